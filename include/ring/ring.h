@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring.h - the core interface of libring, a collective communication library.
+ *
+ * A communicator is a numbered group of processes (ranks 0 .. size-1).  Every rank calls the same collectives on it in
+ * the same order; the library moves and reduces the data over the best transport there is.
+ *
+ * Errors.  A function that can fail returns ring_status_t: RING_OK, or a negative code.  ring_last_error() then has the
+ * whole story as a sentence.  Out-parameters are written on success only.  RING_ERR_INVALID, RING_ERR_BUSY and
+ * RING_ERR_NOMEM leave the communicator as it was; any other error of a collective is final: all ranks are told, and each
+ * later call on that communicator returns the same error at once, so that the only thing left to do is
+ * ring_comm_destroy().
+ *
+ * Threads.  Different communicators may be used from different threads at the same time.  One communicator (its
+ * operations included) belongs to one thread at a time; a second thread that calls into it meanwhile gets RING_ERR_BUSY
+ * and nothing is harmed.  Handing a communicator over from one thread to another is fine when the hand-over itself is
+ * synchronised.
+ *
+ * Processes.  After fork() the child may not use the parent's communicators: calls return RING_ERR_STATE.
+ */
+#ifndef RING_H
+#define RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RING_VERSION_MAJOR 0
+#define RING_VERSION_MINOR 1
+#define RING_VERSION_PATCH 0
+
+#define RING_API __attribute__((visibility("default")))
+#define RING_CHECK __attribute__((warn_unused_result))
+
+/* ---- status ---------------------------------------------------------------------------------------------------- */
+
+#define RING_STATUS_MAP(X)                                                                                             \
+    X(RING_OK, 0, "success")                                                                                           \
+    X(RING_ERR_INVALID, -1, "invalid argument")                                                                        \
+    X(RING_ERR_NOMEM, -2, "out of memory")                                                                             \
+    X(RING_ERR_SYSTEM, -3, "system call failed")                                                                       \
+    X(RING_ERR_PEER_LOST, -4, "a rank died or its connection was lost")                                                \
+    X(RING_ERR_MISMATCH, -5, "ranks disagree on the call")                                                             \
+    X(RING_ERR_UNSUPPORTED, -6, "not supported")                                                                       \
+    X(RING_ERR_TIMEOUT, -7, "deadline passed")                                                                         \
+    X(RING_ERR_CONFIG, -8, "wrong setting")                                                                            \
+    X(RING_ERR_LAUNCH, -9, "cannot join the launcher")                                                                 \
+    X(RING_ERR_BUSY, -10, "communicator in use by another thread")                                                     \
+    X(RING_ERR_STATE, -11, "not possible in this state")                                                               \
+    X(RING_ERR_ABORTED, -12, "aborted by a rank")                                                                      \
+    X(RING_ERR_LIMIT, -13, "a limit of the system is too low")                                                         \
+    X(RING_ERR_INTERNAL, -14, "internal error")
+
+typedef enum ring_status {
+#define X(name, value, text) name = value,
+    RING_STATUS_MAP(X)
+#undef X
+} ring_status_t;
+
+/* The fixed text of a status code, e.g. "out of memory"; "unknown status" for a number that is none. Never NULL. */
+RING_API const char *ring_status_str(ring_status_t status);
+
+/* The last error of the calling thread as a sentence; "" when there was none.  The text is the thread's own and stays
+ * until that thread's next failing call. */
+RING_API const char *ring_last_error(void);
+
+/* The version of the library that is loaded, e.g. "0.1.0" (compare with RING_VERSION_* of the header). */
+RING_API const char *ring_version(void);
+
+/* ---- types ----------------------------------------------------------------------------------------------------- */
+
+typedef enum ring_dtype {
+    RING_INT8 = 0,
+    RING_UINT8 = 1,
+    RING_INT16 = 2,
+    RING_UINT16 = 3,
+    RING_INT32 = 4,
+    RING_UINT32 = 5,
+    RING_INT64 = 6,
+    RING_UINT64 = 7,
+    RING_FLOAT = 8, /* IEEE 754 binary32 */
+    RING_DOUBLE = 9 /* IEEE 754 binary64 */
+} ring_dtype_t;
+
+typedef enum ring_redop {
+    RING_SUM = 0,  /* integers wrap */
+    RING_PROD = 1, /* integers wrap */
+    RING_MIN = 2,  /* a NaN on any rank gives NaN */
+    RING_MAX = 3,  /* a NaN on any rank gives NaN */
+    RING_AVG = 4   /* the sum, then one division by the number of ranks; integers truncate toward zero */
+} ring_redop_t;
+
+typedef enum ring_coll {
+    RING_ALL_REDUCE = 0
+} ring_coll_t;
+
+/* Bytes of one element; 0 when dtype is none. */
+RING_API size_t ring_dtype_size(ring_dtype_t dtype);
+
+/* "int8", "float", "sum", "all_reduce" ...; NULL when the value is none.  The loop "while name" over 0, 1, 2 ... lists
+ * all of them. */
+RING_API const char *ring_dtype_str(ring_dtype_t dtype);
+RING_API const char *ring_redop_str(ring_redop_t redop);
+RING_API const char *ring_coll_str(ring_coll_t coll);
+
+/* ---- communicators --------------------------------------------------------------------------------------------- */
+
+typedef struct ring_comm ring_comm_t; /* opaque */
+
+/* Join all ranks of the job that the launcher started (ringrun, Open MPI's mpirun, srun --mpi=pmix: any PMIx server).
+ * Collective.  A program that was started alone becomes a job of one; but when the environment shows a launcher that
+ * cannot be joined, that is RING_ERR_LAUNCH, never a silent job of one.  May be called again for further communicators
+ * over the same ranks.
+ * On success *comm_out belongs to the caller, who ends it with ring_comm_destroy().
+ * Errors: LAUNCH, CONFIG (a RING_ variable is wrong), TIMEOUT (names the ranks that did not arrive within RING_TIMEOUT),
+ * MISMATCH (ranks have different settings or versions), PEER_LOST, LIMIT, NOMEM, SYSTEM. */
+RING_API RING_CHECK ring_status_t ring_comm_create(ring_comm_t **comm_out);
+
+/* A ticket for one communicator, for programs that have a store or a channel of their own: one process makes it, all
+ * get a copy.  `text` is a NUL-terminated printable string without spaces; it holds the secret by which the ranks know
+ * each other, so hand it on as you would a password. */
+typedef struct ring_uid {
+    char text[128];
+} ring_uid_t;
+
+/* Make a ticket.  The calling process serves the rendezvous until the communicator is complete; it is usually, but need
+ * not be, rank 0.  One ticket makes one communicator. */
+RING_API RING_CHECK ring_status_t ring_uid_create(ring_uid_t *uid_out);
+
+/* Join the communicator of a ticket as `rank` of `size`.  Collective; errors as ring_comm_create(), and INVALID for a
+ * damaged ticket, rank >= size or a rank that is taken. Ranks may be threads of one process. */
+RING_API RING_CHECK ring_status_t ring_comm_create_uid(const ring_uid_t *uid, uint32_t rank, uint32_t size,
+                                                       ring_comm_t **comm_out);
+
+/* Leave the communicator and free it.  Collective: waits until all ranks have come here (at most RING_TIMEOUT), so that
+ * nobody loses data still under way; after an error it does not wait.  Operations still in flight are completed first.
+ * The communicator is gone whatever is returned; NULL is fine. */
+RING_API ring_status_t ring_comm_destroy(ring_comm_t *comm);
+
+/* End every operation on every rank with RING_ERR_ABORTED and `reason` (may be NULL; cut at 200 bytes).  Not
+ * collective, does not wait, and may be called from any thread while another is inside a call on comm. */
+RING_API void ring_comm_abort(ring_comm_t *comm, const char *reason);
+
+/* Facts that do not change.  node: index of the host, 0 .. node_count-1, in order of the lowest rank there; local rank
+ * and size: among the ranks of that host that share memory. */
+RING_API uint32_t ring_comm_rank(const ring_comm_t *comm);
+RING_API uint32_t ring_comm_size(const ring_comm_t *comm);
+RING_API uint32_t ring_comm_local_rank(const ring_comm_t *comm);
+RING_API uint32_t ring_comm_local_size(const ring_comm_t *comm);
+RING_API uint32_t ring_comm_node(const ring_comm_t *comm);
+RING_API uint32_t ring_comm_node_count(const ring_comm_t *comm);
+
+/* The error that ended comm as a sentence, "" while it works.  Stays until ring_comm_destroy(). */
+RING_API const char *ring_comm_error(const ring_comm_t *comm);
+
+/* Who a rank is. */
+typedef struct ring_peer {
+    uint32_t rank, node, local_rank;
+    int32_t pid;
+    char host[64]; /* its host's name as it gave it: for people, not an identity */
+} ring_peer_t;
+RING_API RING_CHECK ring_status_t ring_comm_peer(const ring_comm_t *comm, uint32_t rank, ring_peer_t *peer_out);
+
+/* How a call would be carried out.  Both strings are static. */
+typedef struct ring_choice {
+    const char *algorithm; /* "node", "ring", "doubling", "exchange" ... */
+    const char *transport; /* "shm", "tcp", "shm+tcp"; "self" for one rank */
+} ring_choice_t;
+RING_API RING_CHECK ring_status_t ring_comm_choice(ring_comm_t *comm, ring_coll_t coll, size_t count,
+                                                   ring_dtype_t dtype, ring_redop_t redop, ring_choice_t *choice_out);
+
+/* ---- all-reduce ------------------------------------------------------------------------------------------------ */
+
+/* dst[i] = src[i] of rank 0 op src[i] of rank 1 op ..., i < count, on every rank; all ranks get the same bits.
+ * src == dst means in place; any other overlap is RING_ERR_INVALID.  count may be 0 (then src and dst may be NULL); it
+ * is the same on all ranks, as are dtype and redop, else RING_ERR_MISMATCH on all ranks.  Buffers need no alignment
+ * beyond that of the element type.  Patarasuk and Yuan, JPDC 69(2), 2009, for the ring. */
+RING_API RING_CHECK ring_status_t ring_all_reduce(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                  ring_dtype_t dtype, ring_redop_t redop);
+
+typedef struct ring_op ring_op_t; /* opaque: one collective in flight */
+
+/* The same, only begun: *op_out belongs to the caller, who ends it with ring_op_free().  src and dst stay borrowed until
+ * ring_op_test() or ring_op_wait() has said done.  Any number may be in flight; all ranks start them in the same order,
+ * and may wait for them in any.  Progress is made inside calls on the same communicator. */
+RING_API RING_CHECK ring_status_t ring_all_reduce_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                        ring_dtype_t dtype, ring_redop_t redop, ring_op_t **op_out);
+
+/* Make progress, and set *done_out to 1 when the operation is complete, else 0.  Returns how it ended, or RING_OK. */
+RING_API RING_CHECK ring_status_t ring_op_test(ring_op_t *op, int *done_out);
+
+/* Make progress until the operation is complete; returns how it ended. */
+RING_API RING_CHECK ring_status_t ring_op_wait(ring_op_t *op);
+
+/* Give the handle back; waits first if the operation is still under way.  NULL is fine. */
+RING_API void ring_op_free(ring_op_t *op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

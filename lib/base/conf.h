@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conf.h - the one table of settings.
+ *
+ * RI_CONF_MAP has one row per setting: field, variable, type, default, lowest, highest or choices, agree, help.  The
+ * struct, the parser, ring_info's listing and the check that ranks agree all come from it.  Values are parsed once per
+ * communicator, strictly: the whole text, the range, the unit.  Nothing else in the project reads a RING_ variable.
+ *
+ * Types:  COUNT  a whole number                        uint64_t
+ *         BYTES  a whole number, K M G = powers of 2    uint64_t
+ *         TIME   number with ms, s (default) or min     uint64_t, nanoseconds
+ *         CHOICE one of the words after '|'             uint64_t, the word's index
+ *         TEXT   any text up to 511 bytes               char[512]
+ * agree: 1 when all ranks must have the same value (compared when they meet). */
+#ifndef RI_CONF_H
+#define RI_CONF_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <ring/ring.h>
+
+#include "lib/base/log.h"
+
+/*    field            variable               type    default   lowest   highest / choices   agree  help */
+#define RI_CONF_MAP(X)                                                                                                 \
+    X(log, "RING_LOG", CHOICE, "warn", "", "error|warn|info|debug", 0, "how much to say on standard error")            \
+    X(boot, "RING_BOOT", CHOICE, "auto", "", "auto|pmix|single", 0,                                                    \
+      "how ring_comm_create finds the job: single makes a job of one whatever the environment says")                   \
+    X(timeout, "RING_TIMEOUT", TIME, "60s", "1ms", "24h", 1, "deadline for ranks to meet when a communicator is made") \
+    X(op_timeout, "RING_OP_TIMEOUT", TIME, "30min", "1ms", "168h", 1,                                                  \
+      "deadline of one operation: how long a rank waits for the others in it")                                         \
+    X(stall_time, "RING_STALL_TIME", TIME, "3s", "100ms", "24h", 0,                                                    \
+      "after this long in one wait, say which ranks do not respond or have not come")                                  \
+    X(algo, "RING_ALGO", TEXT, "auto", "", "", 1, "algorithm to use: auto, or a name that ring_info lists")            \
+    X(transport, "RING_TRANSPORT", TEXT, "auto", "", "", 1, "transport to use: auto, or a name that ring_info lists")  \
+    X(segment, "RING_SEGMENT", BYTES, "256K", "1K", "1G", 1,                                                           \
+      "largest piece of a buffer that travels as one message in a schedule")                                           \
+    X(node, "RING_NODE", CHOICE, "auto", "", "auto|off", 1,                                                            \
+      "direct shared memory among the ranks of a host; off: they use links only")                                      \
+    X(cma, "RING_CMA", CHOICE, "auto", "", "auto|on|off", 1,                                                           \
+      "read a peer's buffer in one copy (process_vm_readv): auto probes whether it works and pays")                    \
+    X(host_id, "RING_HOST_ID", TEXT, "auto", "", "", 0,                                                                \
+      "identity of this host: ranks with different ones do not share memory; auto: boot id, namespaces and user")      \
+    X(ifname, "RING_SOCKET_IFNAME", TEXT, "auto", "", "", 0,                                                           \
+      "network interfaces: prefixes with commas, =exact names, ^ to exclude; auto: the route to the peers")            \
+    X(port_range, "RING_PORT_RANGE", TEXT, "auto", "", "", 0, "ports to listen on, LOW-HIGH; auto: any free one")      \
+    X(family, "RING_SOCKET_FAMILY", CHOICE, "auto", "", "auto|ipv4|ipv6", 0, "address family to prefer")              \
+    X(tcp_sockets, "RING_TCP_SOCKETS", COUNT, "1", "1", "16", 1, "sockets per neighbour")                              \
+    X(tcp_congestion, "RING_TCP_CONGESTION", TEXT, "auto", "", "", 0,                                                  \
+      "congestion control, e.g. cubic or dctcp; auto: the system's")                                                   \
+    X(shm_buffer, "RING_SHM_BUFFER", BYTES, "512K", "4K", "64M", 1, "bytes of a shared memory link, each direction")   \
+    X(loop_seed, "RING_LOOP_SEED", COUNT, "1", "0", "18446744073709551615", 0,                                         \
+      "seed of the loop transport's delays and short transfers (tests)")
+
+enum { RI_CONF_TEXT_MAX = 512 };
+enum ri_conf_type { RI_CONF_COUNT, RI_CONF_BYTES, RI_CONF_TIME, RI_CONF_CHOICE, RI_CONF_TEXT };
+
+/* The struct: one member per row. */
+#define RI_CONF_MEMBER_COUNT(field) uint64_t field;
+#define RI_CONF_MEMBER_BYTES(field) uint64_t field;
+#define RI_CONF_MEMBER_TIME(field) uint64_t field;
+#define RI_CONF_MEMBER_CHOICE(field) uint64_t field;
+#define RI_CONF_MEMBER_TEXT(field) char field[RI_CONF_TEXT_MAX];
+struct ri_conf {
+#define X(field, var, type, def, low, high, agree, help) RI_CONF_MEMBER_##type(field)
+    RI_CONF_MAP(X)
+#undef X
+};
+
+enum { RI_BOOT_AUTO, RI_BOOT_PMIX, RI_BOOT_SINGLE };
+enum { RI_NODE_AUTO, RI_NODE_OFF };
+enum { RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF };
+enum { RI_FAMILY_AUTO, RI_FAMILY_IPV4, RI_FAMILY_IPV6 };
+
+struct ri_conf_row {
+    const char *variable, *fallback, *lowest, *highest, *help; /* highest: the choices for CHOICE */
+    enum ri_conf_type type;
+    int agree;
+    size_t offset; /* of the member in struct ri_conf */
+};
+extern const struct ri_conf_row ri_conf_rows[];
+extern const size_t ri_conf_row_count;
+
+/* Fill conf from the environment (ignored in set-uid programs).  RING_ERR_CONFIG names variable, value and range.
+ * Unknown RING_ variables are a warning with the nearest name, once per process. */
+ring_status_t ri_conf_load(struct ri_conf *conf);
+
+/* Set one row from a text, as from the environment; the boundary for fuzzing and for tests. */
+ring_status_t ri_conf_set(struct ri_conf *conf, const struct ri_conf_row *row, const char *text);
+
+void ri_conf_defaults(struct ri_conf *conf);
+
+/* A row's value as people write it ("256K", "1min", "auto"). */
+void ri_conf_print(const struct ri_conf *conf, const struct ri_conf_row *row, char *text, size_t cap);
+
+/* TEXT settings whose default means "choose": 1 when the value is "auto". */
+int ri_conf_is_auto(const char *text);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node.h - collectives among ranks that share memory, by direct loads and stores.
+ *
+ * All ranks of a node map one segment (lib/base/seg.h).  No messages and no schedule: one-shot for small (every rank reads
+ * everybody), two-shot for large (each rank reduces its share from everybody and everybody fetches the result), payload
+ * and sequence number in one cache line for the smallest.  Buffers of the caller are plain private memory: they pass
+ * through slots in the segment, or are read by the peers in one copy (process_vm_readv) where that works and pays.
+ *
+ * The caller (lib/comm) makes the segment, hands out its descriptor, and decides whether all ranks could map it.
+ * Operations of a node are done one after the other, in the order they are begun.  Nothing here waits except
+ * ri_node_wait(); every value read from the segment is checked before it is used as an index or a length. */
+#ifndef RI_NODE_H
+#define RI_NODE_H
+
+#include "lib/base/wait.h"
+#include "lib/reduce/reduce.h"
+
+struct ri_node; /* one rank's view of its node */
+
+/* What all ranks of the node need to know of a call; differing ones are a mismatch. */
+struct ri_node_call {
+    ring_coll_t coll;
+    ring_dtype_t dtype;
+    ring_redop_t redop;
+    uint32_t root;
+    const void *src;
+    void *dst;
+    size_t count;
+};
+
+struct ri_node_setup {
+    uint32_t rank, size; /* among the ranks of the node */
+    void *base;          /* of the segment, zeroed when fresh; ri_node_bytes(size) bytes, 4096-aligned */
+    const ri_abort_word *abort;
+    struct ri_patience patience;
+    const int32_t *pids;      /* of the node's ranks, as this process sees them; 0: not visible */
+    bool one_process;         /* all ranks are threads of this process                          */
+    int cma;                  /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
+    /* The ranks disagree: peer (of the node) announced `theirs` where this rank announced `mine`.  Called at most once per
+     * operation, which then fails with RING_ERR_MISMATCH. */
+    void (*mismatch)(void *owner, uint32_t peer, const struct ri_node_call *mine, const struct ri_node_call *theirs);
+    void *owner;
+};
+
+size_t ri_node_bytes(uint32_t size);
+
+/* Begins with the segment as made.  May be followed by ri_node_probe() once all ranks have opened. */
+ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **node_out);
+void ri_node_close(struct ri_node *node);
+
+/* What a call will use: "slots", "cma", "line" ...; for ring_info and tests. Static text. */
+const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *call);
+
+/* One call from beginning to end on the caller's thread; the fast path.  deadline as in wait.h; stalled(owner, ns waited) is
+ * called now and then while it waits (may be NULL).
+ * RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT, RING_ERR_MISMATCH. */
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline);
+
+/* The same in pieces, for operations in flight: begin, then step until it is not RING_OK-and-not-done.  One operation at a
+ * time.  step never waits. */
+void ri_node_begin(struct ri_node *node, const struct ri_node_call *call);
+ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out);
+/* Sleep until the operation under way may go on, at most ms; a ri_sleep_fn with arg = node. */
+void ri_node_sleep(void *node, int ms);
+
+/* Which of the node's ranks have not come to the current operation (bit r of word r/64); for stall reports. */
+void ri_node_missing(const struct ri_node *node, uint64_t *bits, size_t words);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reduce.h - the arithmetic: element types, reduction operations, and the kernels chosen for this processor.
+ *
+ * Kernels work on whole elements; pointers need only the alignment of the element.  dst may be equal to a or b (in
+ * place), other overlaps are not allowed.  All kernels give the same bits as the plain C reference: one operation per
+ * element, in the order of the arguments. */
+#ifndef RI_REDUCE_H
+#define RI_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ring/ring.h>
+
+enum { RI_DTYPES = RING_DOUBLE + 1, RI_REDOPS = RING_AVG + 1 };
+
+bool ri_dtype_ok(ring_dtype_t dtype);
+bool ri_redop_ok(ring_redop_t redop);
+
+/* dst[i] = a[i] op b[i] */
+typedef void ri_reduce_fn(void *dst, const void *a, const void *b, size_t count);
+/* dst[i] = dst2[i] = a[i] op b[i], for a result that two readers want; dst2 may be NULL */
+typedef void ri_reduce2_fn(void *dst, void *dst2, const void *a, const void *b, size_t count);
+/* dst[i] /= n, integers toward zero */
+typedef void ri_divide_fn(void *dst, size_t count, uint32_t n);
+
+/* What a collective needs to reduce, looked up once. AVG adds and then divides. */
+struct ri_reduction {
+    ri_reduce_fn *reduce;
+    ri_reduce2_fn *reduce2;
+    ri_divide_fn *divide; /* NULL unless AVG */
+    uint32_t esize;       /* bytes of an element */
+};
+struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop);
+
+/* The kernel sets of this build that this processor can run, best last; 0 is the plain C reference. For tests and
+ * ring_info. */
+size_t ri_kernel_sets(void);
+const char *ri_kernel_set_name(size_t set);
+struct ri_reduction ri_reduction_from(size_t set, ring_dtype_t dtype, ring_redop_t redop);
+
+#endif
