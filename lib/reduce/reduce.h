@@ -16,6 +16,9 @@ enum { RI_DTYPES = RING_DOUBLE + 1, RI_REDOPS = RING_AVG + 1 };
 
 bool ri_dtype_ok(ring_dtype_t dtype);
 bool ri_redop_ok(ring_redop_t redop);
+size_t ri_dtype_size(ring_dtype_t dtype);      /* bytes; 0 when it is none */
+const char *ri_dtype_name(ring_dtype_t dtype); /* NULL when it is none     */
+const char *ri_redop_name(ring_redop_t redop); /* NULL when it is none     */
 
 /* dst[i] = a[i] op b[i] */
 typedef void ri_reduce_fn(void *dst, const void *a, const void *b, size_t count);

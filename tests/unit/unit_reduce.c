@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/reduce: every kernel set against an oracle that computes one element at a time in wide types. */
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/reduce/reduce.h"
+
+__extension__ typedef __int128 wide; /* holds every element and sum exactly */
+__extension__ typedef unsigned __int128 uwide;
+
+enum { MOST = 300, GUARD = 64, DIVISOR = 7 };
+
+static uint64_t seed;
+
+static uint64_t next(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+static void choose_seed(void)
+{
+    const char *text = getenv("TEST_SEED");
+    seed = text ? strtoull(text, NULL, 0) : ((uint64_t)time(NULL) << 1 | 1);
+    fprintf(stderr, "TEST_SEED=%llu\n", (unsigned long long)seed);
+}
+
+static bool is_float(ring_dtype_t t) { return t == RING_FLOAT || t == RING_DOUBLE; }
+static bool is_signed(ring_dtype_t t) { return t <= RING_UINT64 && t % 2 == 0; }
+
+static double load_float(ring_dtype_t t, const void *p)
+{
+    float f;
+    double d;
+    if (t == RING_FLOAT)
+        return memcpy(&f, p, sizeof f), f;
+    return memcpy(&d, p, sizeof d), d;
+}
+
+static void store_float(ring_dtype_t t, void *p, double value)
+{
+    const float f = (float)value;
+    memcpy(p, t == RING_FLOAT ? (const void *)&f : (const void *)&value, ri_dtype_size(t));
+}
+
+/* Little-endian integers of any width, sign-extended when the type is signed. */
+static wide load_int(ring_dtype_t t, const void *p)
+{
+    const size_t size = ri_dtype_size(t);
+    uint64_t u = 0;
+    memcpy(&u, p, size);
+    if (is_signed(t) && u >> (8 * size - 1))
+        return (wide)u - ((wide)1 << (8 * size));
+    return u;
+}
+
+static void store_int(ring_dtype_t t, void *p, wide value)
+{
+    const uint64_t u = (uint64_t)(uwide)value;
+    memcpy(p, &u, ri_dtype_size(t));
+}
+
+static double oracle_float(ring_dtype_t t, ring_redop_t op, double x, double y)
+{
+    switch (op) {
+    case RING_PROD:
+        return t == RING_FLOAT ? (double)((float)x * (float)y) : x * y;
+    case RING_MIN:
+        return isnan(x) || isnan(y) ? NAN : x < y ? x : y;
+    case RING_MAX:
+        return isnan(x) || isnan(y) ? NAN : x > y ? x : y;
+    default:
+        return t == RING_FLOAT ? (double)((float)x + (float)y) : x + y;
+    }
+}
+
+static wide oracle_int(ring_redop_t op, wide x, wide y)
+{
+    switch (op) {
+    case RING_PROD:
+        return (wide)((uwide)x * (uwide)y);
+    case RING_MIN:
+        return x < y ? x : y;
+    case RING_MAX:
+        return x > y ? x : y;
+    default:
+        return x + y;
+    }
+}
+
+static void oracle(ring_dtype_t t, ring_redop_t op, void *dst, const void *a, const void *b)
+{
+    if (is_float(t))
+        store_float(t, dst, oracle_float(t, op, load_float(t, a), load_float(t, b)));
+    else
+        store_int(t, dst, oracle_int(op, load_int(t, a), load_int(t, b)));
+}
+
+static void oracle_divide(ring_dtype_t t, void *dst, uint32_t n)
+{
+    if (is_float(t)) {
+        const double x = load_float(t, dst);
+        store_float(t, dst, t == RING_FLOAT ? (double)((float)x / (float)n) : x / n);
+    } else
+        store_int(t, dst, load_int(t, dst) / n);
+}
+
+static void random_element(ring_dtype_t t, void *p)
+{
+    static const double odd[] = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 1e-310, 3e38, -1e-42};
+    const uint64_t r = next();
+    if (is_float(t))
+        store_float(t, p, r % 4 ? (double)(int64_t)next() / 1e17 : odd[next() % (sizeof odd / sizeof *odd)]);
+    else if (r % 4)
+        store_int(t, p, next());
+    else { /* the ends of the range and their neighbours */
+        const size_t bits = 8 * ri_dtype_size(t);
+        static const int near[] = {0, -1, 1};
+        store_int(t, p, (r & 8 ? (wide)1 << (bits - 1) : 0) + near[next() % 3]);
+    }
+}
+
+static void check_element(ring_dtype_t t, ring_redop_t op, const char *set, size_t i, const void *seen, const void *due)
+{
+    if (is_float(t) && isnan(load_float(t, due)))
+        cr_assert(isnan(load_float(t, seen)), "%s %s %s: element %zu is no NaN", set, ri_dtype_name(t),
+                  ri_redop_name(op), i);
+    else
+        cr_assert_arr_eq(seen, due, ri_dtype_size(t), "%s %s %s: element %zu is wrong", set, ri_dtype_name(t),
+                         ri_redop_name(op), i);
+}
+
+/* Memory that starts `elements` past a 64-byte line, with guards around. */
+struct box {
+    _Alignas(64) unsigned char bytes[GUARD + 64 + MOST * 8 + GUARD];
+    unsigned char *at;
+    size_t len;
+};
+
+static void box_make(struct box *b, ring_dtype_t t, size_t count)
+{
+    memset(b->bytes, 0xa5, sizeof b->bytes);
+    b->at = b->bytes + GUARD + next() % (64 / ri_dtype_size(t)) * ri_dtype_size(t);
+    b->len = count * ri_dtype_size(t);
+    for (size_t i = 0; i < count; i++)
+        random_element(t, b->at + i * ri_dtype_size(t));
+}
+
+static void box_check_guards(const struct box *b)
+{
+    for (const unsigned char *p = b->bytes; p < b->bytes + sizeof b->bytes; p++)
+        if (p < b->at || p >= b->at + b->len)
+            cr_assert_eq(*p, 0xa5, "a kernel wrote outside its buffer");
+}
+
+enum form { APART, ON_FIRST, ON_SECOND, TWICE, TWICE_NULL, FORMS };
+
+static void run_form(enum form form, const struct ri_reduction *r, struct box *d, struct box *d2, struct box *a,
+                     struct box *b, size_t count)
+{
+    void *dst = form == ON_FIRST ? a->at : form == ON_SECOND ? b->at : d->at;
+    if (form == TWICE || form == TWICE_NULL)
+        r->reduce2(dst, form == TWICE ? d2->at : NULL, a->at, b->at, count);
+    else
+        r->reduce(dst, a->at, b->at, count);
+    if (dst != d->at)
+        memcpy(d->at, dst, d->len);
+    if (form != TWICE)
+        memcpy(d2->at, d->at, d->len);
+}
+
+static void try_once(size_t set, ring_dtype_t t, ring_redop_t op, enum form form)
+{
+    static struct box a, b, d, d2, due;
+    const size_t count = next() % 3 ? next() % 40 : next() % MOST, size = ri_dtype_size(t);
+    const struct ri_reduction r = ri_reduction_from(set, t, op);
+    struct box *all[] = {&a, &b, &d, &d2, &due};
+    for (size_t i = 0; i < 5; i++)
+        box_make(all[i], t, count);
+    for (size_t i = 0; i < count; i++)
+        oracle(t, op, due.at + i * size, a.at + i * size, b.at + i * size);
+    run_form(form, &r, &d, &d2, &a, &b, count);
+    if (r.divide) {
+        r.divide(d.at, count, DIVISOR);
+        r.divide(d2.at, count, DIVISOR);
+        for (size_t i = 0; i < count; i++)
+            oracle_divide(t, due.at + i * size, DIVISOR);
+    }
+    for (size_t i = 0; i < count; i++) {
+        check_element(t, op, ri_kernel_set_name(set), i, d.at + i * size, due.at + i * size);
+        check_element(t, op, ri_kernel_set_name(set), i, d2.at + i * size, due.at + i * size);
+    }
+    for (size_t i = 0; i < 4; i++)
+        box_check_guards(all[i]);
+}
+
+Test(reduce, every_set_type_and_operation_agrees_with_the_oracle, .init = choose_seed)
+{
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (unsigned t = 0; t < RI_DTYPES; t++)
+            for (unsigned op = 0; op < RI_REDOPS; op++)
+                for (unsigned form = 0; form < FORMS; form++)
+                    for (int n = 0; n < 40; n++)
+                        try_once(set, (ring_dtype_t)t, (ring_redop_t)op, (enum form)form);
+}
+
+Test(reduce, minimum_and_maximum_of_nan_have_the_same_bits_in_every_set_and_order)
+{
+    const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7fc12345, 0x7f812345 /* signalling */};
+    uint32_t first = 0;
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (size_t n = 0; n < 4; n++)
+            for (unsigned op = RING_MIN; op <= RING_MAX; op++) {
+                uint32_t a[67], b[67];
+                for (size_t i = 0; i < 67; i++) {
+                    a[i] = i % 2 ? nans[n] : 0x40000000;
+                    b[i] = i % 2 ? 0x40000000 : nans[n];
+                }
+                ri_reduction_from(set, RING_FLOAT, (ring_redop_t)op).reduce(a, a, b, 67);
+                first = first ? first : a[0];
+                cr_assert_eq(first & 0x7fc00000, 0x7fc00000, "not a quiet NaN");
+                for (size_t i = 0; i < 67; i++)
+                    cr_assert_eq(a[i], first);
+            }
+}
+
+Test(reduce, average_truncates_toward_zero_for_large_divisors_too)
+{
+    const uint32_t divisors[] = {1, 2, 3, 1000, 65536, 2147483647, 2147483648u, 4294967295u};
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (size_t n = 0; n < sizeof divisors / sizeof *divisors; n++) {
+            int32_t i32[3] = {INT32_MIN, -7, INT32_MAX};
+            uint32_t u32[2] = {UINT32_MAX, 7};
+            int64_t i64[2] = {INT64_MIN, INT64_MAX};
+            uint64_t u64[1] = {UINT64_MAX};
+            const uint32_t d = divisors[n];
+            ri_reduction_from(set, RING_INT32, RING_AVG).divide(i32, 3, d);
+            ri_reduction_from(set, RING_UINT32, RING_AVG).divide(u32, 2, d);
+            ri_reduction_from(set, RING_INT64, RING_AVG).divide(i64, 2, d);
+            ri_reduction_from(set, RING_UINT64, RING_AVG).divide(u64, 1, d);
+            cr_assert_eq(i32[0], (int32_t)(INT32_MIN / (int64_t)d));
+            cr_assert_eq(i32[1], (int32_t)(-7 / (int64_t)d));
+            cr_assert_eq(i32[2], (int32_t)(INT32_MAX / (int64_t)d));
+            cr_assert_eq(u32[0], UINT32_MAX / d);
+            cr_assert_eq(i64[0], INT64_MIN / (int64_t)d);
+            cr_assert_eq(i64[1], INT64_MAX / (int64_t)d);
+            cr_assert_eq(u64[0], UINT64_MAX / d);
+        }
+}
+
+Test(reduce, the_best_set_is_the_last_one_that_runs)
+{
+    cr_assert_geq(ri_kernel_sets(), 1);
+    cr_assert_str_eq(ri_kernel_set_name(0), "plain");
+    const struct ri_reduction best = ri_reduction_for(RING_FLOAT, RING_SUM),
+                              last = ri_reduction_from(ri_kernel_sets() - 1, RING_FLOAT, RING_SUM);
+    cr_assert_eq(best.reduce, last.reduce);
+    cr_assert_eq(best.esize, 4);
+    cr_assert_null(best.divide);
+    cr_assert_null(ri_kernel_set_name(1000));
+}
+
+Test(reduce, names_and_sizes_end_where_the_types_end)
+{
+    for (int t = 0; t < RI_DTYPES; t++) {
+        cr_assert_not_null(ri_dtype_name((ring_dtype_t)t));
+        cr_assert_neq(ri_dtype_size((ring_dtype_t)t), 0);
+    }
+    for (int op = 0; op < RI_REDOPS; op++)
+        cr_assert_not_null(ri_redop_name((ring_redop_t)op));
+    cr_assert_null(ri_dtype_name((ring_dtype_t)RI_DTYPES));
+    cr_assert_null(ri_redop_name((ring_redop_t)RI_REDOPS));
+    cr_assert_eq(ri_dtype_size((ring_dtype_t)-1), 0);
+    cr_assert_eq(ri_dtype_size(RING_UINT16), 2);
+    cr_assert_str_eq(ri_dtype_name(RING_DOUBLE), "double");
+    cr_assert_str_eq(ri_redop_name(RING_AVG), "avg");
+    cr_assert_not(ri_dtype_ok((ring_dtype_t)-1));
+    cr_assert_not(ri_redop_ok((ring_redop_t)-1));
+}
