@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - ring_perf: measure and check a collective over sizes, types and operations, with the habits of nccl-tests.
+ *
+ * Rank 0 prints; every rank checks its own data and exits non-zero when values were wrong on any. */
+#include "perf.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the watchdog of --timeout ---- */
+
+struct watchdog {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    ring_comm_t *comm;
+    uint64_t seconds;
+    bool running, over;
+};
+
+static void *watch(void *arg)
+{
+    struct watchdog *w = arg;
+    struct timespec end;
+    char reason[64];
+    int status = 0;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (time_t)w->seconds;
+    pthread_mutex_lock(&w->lock);
+    while (!w->over && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&w->changed, &w->lock, &end);
+    if (!w->over) {
+        snprintf(reason, sizeof reason, "ring_perf --timeout %llu has passed", (unsigned long long)w->seconds);
+        ring_comm_abort(w->comm, reason);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void watchdog_start(struct watchdog *w, ring_comm_t *comm, uint64_t seconds)
+{
+    *w = (struct watchdog){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    w->comm = comm;
+    w->seconds = seconds;
+    w->running = seconds && !pthread_create(&w->thread, NULL, watch, w);
+    if (seconds && !w->running)
+        fprintf(stderr, "ring_perf: no thread for --timeout; going on without\n");
+}
+
+static void watchdog_stop(struct watchdog *w)
+{
+    if (!w->running)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->over = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+}
+
+/* ---- the sweep ---- */
+
+struct sweep {
+    const struct perf_options *opt;
+    struct perf_run *run;
+    struct perf_report *report; /* NULL except on rank 0 */
+    uint64_t wrong;
+};
+
+static ring_status_t one_case(struct sweep *s, ring_dtype_t dtype, ring_redop_t redop, size_t bytes)
+{
+    struct perf_case what = {.coll = s->opt->coll, .dtype = dtype, .redop = redop, .root = -1};
+    struct perf_result result;
+    what.count = bytes / ring_dtype_size(dtype);
+    perf_report_progress(s->report, &what, "measuring");
+    const ring_status_t status = perf_measure(s->run, &what, &result);
+    if (status)
+        return status;
+    perf_report_row(s->report, &result);
+    s->wrong += result.wrong[0] + result.wrong[1];
+    return RING_OK;
+}
+
+static ring_status_t all_sizes(struct sweep *s, ring_dtype_t dtype, ring_redop_t redop)
+{
+    const struct perf_options *o = s->opt;
+    ring_status_t status = RING_OK;
+    uint64_t bytes = o->min_bytes;
+    while (bytes <= o->max_bytes && !status) {
+        status = one_case(s, dtype, redop, bytes);
+        if (o->step_factor && (!bytes || bytes > o->max_bytes / o->step_factor))
+            break;
+        bytes = o->step_factor ? bytes * o->step_factor : bytes + o->step_bytes;
+    }
+    return status;
+}
+
+static ring_status_t all_cases(struct sweep *s)
+{
+    ring_status_t status = RING_OK;
+    for (int dtype = 0; dtype < 64 && !status; dtype++)
+        for (int redop = 0; redop < 64 && !status; redop++)
+            if (s->opt->dtypes >> dtype & 1 && s->opt->redops >> redop & 1)
+                status = all_sizes(s, (ring_dtype_t)dtype, (ring_redop_t)redop);
+    return status;
+}
+
+/* What cannot be known before the number of ranks is. */
+static bool root_exists(const struct perf_options *opt, ring_comm_t *comm)
+{
+    const bool exists = opt->root < (int64_t)ring_comm_size(comm);
+    if (!exists && !ring_comm_rank(comm))
+        fprintf(stderr, "ring_perf: -r/--root %lld is not a rank: there are %u\n", (long long)opt->root,
+                (unsigned)ring_comm_size(comm));
+    return exists;
+}
+
+/* The exit code. */
+static int sweep(const struct perf_options *opt, ring_comm_t *comm)
+{
+    struct sweep s = {.opt = opt};
+    struct watchdog dog;
+    const uint32_t rank = ring_comm_rank(comm);
+    ring_status_t status = perf_run_open(opt, comm, &s.run);
+    if (!rank && !status && !(s.report = perf_report_open(opt, comm)))
+        status = RING_ERR_NOMEM;
+    if (status) {
+        ring_comm_abort(comm, "a rank has no memory for its buffers");
+        perf_run_close(s.run);
+        return 1;
+    }
+    watchdog_start(&dog, comm, opt->timeout);
+    status = perf_report_header(s.report);
+    if (!status)
+        status = all_cases(&s);
+    watchdog_stop(&dog);
+    const char *error = status ? ring_last_error() : NULL;
+    if (error)
+        fprintf(stderr, "ring_perf: rank %u: %s: %s\n", (unsigned)rank, ring_status_str(status), error);
+    const int64_t reported = perf_report_close(s.report, error);
+    perf_run_close(s.run);
+    return status || s.wrong || reported ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct perf_options opt;
+    ring_comm_t *comm;
+    const int early = perf_options_read(&opt, argc, argv);
+    if (early)
+        return early == 1 ? 0 : 2;
+    ring_status_t status = ring_comm_create(&comm);
+    if (status) {
+        fprintf(stderr, "ring_perf: cannot join the other ranks: %s: %s\n", ring_status_str(status), ring_last_error());
+        return 1;
+    }
+    int code = root_exists(&opt, comm) ? sweep(&opt, comm) : 2;
+    status = ring_comm_destroy(comm);
+    if (status && !code) {
+        fprintf(stderr, "ring_perf: leaving: %s: %s\n", ring_status_str(status), ring_last_error());
+        code = 1;
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "ring_perf: cannot write to standard output\n");
+        code = 1;
+    }
+    return code;
+}
