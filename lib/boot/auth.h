@@ -9,7 +9,7 @@
  *     hello      initiator -> acceptor   who to whom, for what, a nonce
  *     challenge  acceptor -> initiator   a nonce
  *     proof      initiator -> acceptor
- * Both sides have then shown that they hold the key, and a replayed hello gets no further than the challenge. */
+ * and one byte, RI_WELCOME, comes back from an acceptor that has taken the connection. Both sides have then shown that they hold the key, and a replayed hello gets no further than the challenge. */
 #ifndef RI_AUTH_H
 #define RI_AUTH_H
 
@@ -41,7 +41,7 @@ struct ri_hello {
 };
 
 /* On the wire: fixed sizes, little-endian. */
-enum { RI_HELLO_BYTES = 8 + 8 + 4 + 4 + 2 + 2 + 4 + RI_NONCE + RI_MAC, RI_CHALLENGE_BYTES = RI_NONCE + RI_MAC, RI_PROOF_BYTES = RI_MAC };
+enum { RI_HELLO_BYTES = 8 + 8 + 4 + 4 + 2 + 2 + 4 + RI_NONCE + RI_MAC, RI_CHALLENGE_BYTES = RI_NONCE + RI_MAC, RI_PROOF_BYTES = RI_MAC, RI_WELCOME = 0x52 };
 
 void ri_hello_encode(const struct ri_hello *h, const uint8_t key[RI_KEY], uint8_t wire[RI_HELLO_BYTES]);
 /* Reads the fields only: the key is found by them.  false: not ours (magic, version, purpose). */

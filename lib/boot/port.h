@@ -10,29 +10,15 @@
 #ifndef RI_PORT_H
 #define RI_PORT_H
 
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <ring/ring.h>
 
 #include "lib/base/conf.h"
 #include "lib/base/wait.h"
+#include "lib/boot/address.h"
 #include "lib/boot/auth.h"
-
-enum { RI_ENDPOINT_ADDRS = 4, RI_UNIX_NAME = 24 };
-
-/* Where a process can be reached; travels in the card. */
-struct ri_address {
-    uint8_t family;     /* 4 or 6; 0: unused */
-    uint8_t bytes[16];
-    uint16_t port;      /* host order */
-    char scope[16];     /* interface name of a link-local address, else "" */
-};
-struct ri_endpoint {
-    struct ri_address addr[RI_ENDPOINT_ADDRS]; /* best first */
-    char unix_name[RI_UNIX_NAME];              /* abstract, without the leading NUL; "" when there is none */
-};
 
 /* What the port needs to know of the ranks that live here. Caller's memory; valid from join to leave. */
 struct ri_arrival;
@@ -42,6 +28,9 @@ struct ri_member {
     /* The key shared with rank `from`; false: no such rank (yet).  Runs on the background thread. */
     bool (*key)(void *owner, uint32_t from, uint8_t key_out[RI_KEY]);
     void *owner;
+    /* NULL: connections wait to be collected, each (from, purpose, lane) once.  Otherwise each is handed over at once, on
+     * the background thread; false: close it. */
+    bool (*arrived)(void *owner, const struct ri_hello *h, int fd);
     /* the port's own */
     struct ri_member *next;
     struct ri_arrival *arrivals;
@@ -52,6 +41,9 @@ struct ri_port;
 /* Hold the process's port (made for the first holder by `conf`; later holders share it).  only_local: the job is on one
  * host: listen on loopback.  Errors name the interface, range or limit. */
 ring_status_t ri_port_open(const struct ri_conf *conf, bool only_local, struct ri_port **port_out);
+/* The same, and when the interface is free to choose, the one with the route to `toward` (NULL: unknown). */
+ring_status_t ri_port_open_toward(const struct ri_conf *conf, bool only_local, const struct sockaddr *toward,
+                                  struct ri_port **port_out);
 void ri_port_close(struct ri_port *port);
 const struct ri_endpoint *ri_port_endpoint(const struct ri_port *port);
 
@@ -59,7 +51,7 @@ void ri_port_join(struct ri_port *port, struct ri_member *m);
 void ri_port_leave(struct ri_port *port, struct ri_member *m); /* closes what arrived and was not collected */
 
 /* Connect to a peer, prove who we are and check who they are; retried until the deadline, because the peer may not be
- * ready.  via_unix picks the socket kind.  h->nonce is filled in here.  *fd_out: connected, non-blocking, close-on-exec. */
+ * ready.  port is whose interface a link-local address is looked for on (NULL: the address's own).  via_unix picks the socket kind.  h->nonce is filled in here.  *fd_out: connected, non-blocking, close-on-exec. */
 ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *peer, bool via_unix, struct ri_hello *h,
                               const uint8_t key[RI_KEY], const ri_abort_word *abort, uint64_t deadline, int *fd_out);
 
@@ -70,7 +62,9 @@ ring_status_t ri_port_collect(struct ri_port *port, struct ri_member *m, uint32_
 /* pid of the process at the other end of an AF_UNIX socket as we see it; 0 when it cannot be seen. */
 int32_t ri_port_peer_pid(int fd);
 
-/* Which address to use for a peer, and why, as one line for the log. */
+const char *ri_port_interface(const struct ri_port *port); /* the chosen one's name */
+
+/* Which interface and addresses were chosen, and why, as one line for the log. */
 void ri_port_explain(const struct ri_port *port, char *text, size_t cap);
 
 #endif
