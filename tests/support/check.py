@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Build libring in several ways, run the tests of each, and count.  Called by tools/check, which has installed what is
+needed: check.py REPOSITORY [BUILD...].
+
+Cases are counted, not programs: TAP lines and Criterion's synthesis are read from what a program printed; a program that
+prints neither is one case.  A build is one case too.  Exit code 0 only when something ran and nothing failed."""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+# name, folder, options, environment, suites (None: all; empty: build only)
+Build = collections.namedtuple("Build", "name folder options env suites")
+IN_PROCESS = ("unit", "sim", "conformance", "sanitize")
+BUILDS = [
+    Build("normal", "build", [], {}, None),
+    Build("address", "build-address", ["-Db_sanitize=address,undefined", "-Db_lundef=false"], {}, IN_PROCESS),
+    Build("thread", "build-thread", ["-Db_sanitize=thread", "-Db_lundef=false"], {}, IN_PROCESS),
+    Build("clang", "build-clang", ["-Dfuzz=true", "-Db_lundef=false"], {"CC": "clang"}, ("fuzz",)),
+    Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
+]
+ENVIRONMENT = {
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+class Count:
+    def __init__(self, passed=0, failed=0, skipped=0):
+        self.passed, self.failed, self.skipped = passed, failed, skipped
+
+    def __iadd__(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        return self
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def say(text):
+    print(f"== {text}", flush=True)
+
+
+def tap(text):
+    count, reasons, said = Count(), [], ""
+    for line in text.splitlines():
+        said = line[len("# skipped:"):].strip() if line.startswith("# skipped:") else said
+        if re.match(r"not ok\b", line):
+            count.failed += 1
+        elif re.match(r"ok\b", line):
+            skip = re.search(r"#\s*SKIP\b\s*(.*)", line, re.I)
+            if skip:
+                count.skipped += 1
+                reasons.append(f"{line.split('#')[0].strip()}: {skip[1] or said}")
+            else:
+                count.passed += 1
+    return count, reasons
+
+
+def criterion(text):
+    count = Count()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    for passing, failing, crashing in re.findall(r"Passing: (\d+) \| Failing: (\d+) \| Crashing: (\d+)", plain):
+        count += Count(int(passing), int(failing) + int(crashing), 0)
+    return count, re.findall(r"^\[SKIP\]\s*(.*)$", plain, re.M)
+
+
+def cases(test):
+    """What one program of meson's log says of itself: count and reasons of what was skipped."""
+    out, err = test.get("stdout") or "", test.get("stderr") or ""
+    if re.search(r"^1\.\.\d+", out, re.M):
+        count, reasons = tap(out)
+    else:
+        count, reasons = criterion(out + "\n" + err)
+        count.skipped += len(reasons)
+    bad = test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")
+    if bad and not count.failed:
+        count.failed += 1  # it ended badly whatever it had printed
+    if not bad and not count.passed + count.failed + count.skipped:
+        count = Count(skipped=1) if test["result"] == "SKIP" else Count(passed=1)
+        if test["result"] == "SKIP":
+            reasons = [(out + err).strip().splitlines()[-1] if (out + err).strip() else "no reason given"]
+    return count, reasons
+
+
+def logged(argv, env):
+    """Run silently; what it printed matters only when it fails."""
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        code = subprocess.run(argv, env=env, stdout=log, stderr=subprocess.STDOUT).returncode
+        if code:
+            log.seek(0)
+            print("".join(log.readlines()[-60:]), flush=True)
+    return code == 0
+
+
+def make(build, repo, folder):
+    env = {**os.environ, **build.env}
+    if not os.path.exists(f"{folder}/build.ninja"):
+        if not logged(["meson", "setup", *(["--wipe"] if os.path.isdir(f"{folder}/meson-private") else []), *build.options,
+                       folder, repo], env):
+            return False
+    return logged(["ninja", "-C", folder], env)
+
+
+def chosen(build, folder):
+    """Names of the tests to run; None: all that there are."""
+    tests = json.loads(subprocess.run(["meson", "introspect", "--tests", folder], check=True, capture_output=True,
+                                      text=True).stdout)
+    if build.suites is None:
+        return None if tests else []
+    # A suite is written "project:suite".
+    return [t["name"] for t in tests if any(s.split(":")[-1] in build.suites for s in t["suite"])]
+
+
+def wrapper(build):
+    """ThreadSanitizer cannot place its memory where the kernel randomises addresses too widely."""
+    if "thread" not in build.name or not shutil.which("setarch"):
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/probe"
+        made = subprocess.run(["cc", "-fsanitize=thread", "-x", "c", "-", "-o", program], input="int main(void){return 0;}",
+                              text=True, capture_output=True).returncode == 0
+        fine = made and all(subprocess.run([program], capture_output=True).returncode == 0 for _ in range(5))
+        fixed = made and subprocess.run(["setarch", "-R", program], capture_output=True).returncode == 0
+    return ["--wrapper", "setarch -R"] if fixed and not fine else []
+
+
+def run(build, folder):
+    """Run the tests of a build; returns the programs' entries in meson's log."""
+    names = chosen(build, folder)
+    if names == []:
+        return []
+    log = f"{folder}/meson-logs/testlog.json"
+    if os.path.exists(log):
+        os.unlink(log)
+    subprocess.run(["meson", "test", "-C", folder, "--no-rebuild", *wrapper(build), *(names or [])],
+                   env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL)
+    if not os.path.exists(log):
+        return [{"name": "meson test", "result": "ERROR", "stdout": "meson test left no log"}]
+    with open(log, encoding="utf8", errors="replace") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def tail(test, lines=40):
+    text = (test.get("stdout") or "") + "\n" + (test.get("stderr") or "")
+    return "\n".join("   | " + line for line in text.strip().splitlines()[-lines:])
+
+
+def check(build, repo):
+    """One build from beginning to end: count, failures and skips as texts."""
+    begun, failures, skips = time.monotonic(), [], []
+    if build.env.get("CC") and not shutil.which(build.env["CC"]):
+        return Count(skipped=1), [], [f"{build.name}: {build.env['CC']} is not installed"]
+    folder = os.path.join(repo, build.folder)
+    say(f"{build.name}: building in {folder}")
+    if not make(build, repo, folder):
+        return Count(failed=1), [f"{build.name}: the build failed"], []
+    count = Count(passed=1)
+    for test in run(build, folder):
+        found, reasons = cases(test)
+        count += found
+        skips += [f"{build.name}: {test['name']}: {r}" for r in reasons]
+        if found.failed:
+            failures.append(f"{build.name}: {test['name']} ({test['result']})\n{tail(test)}")
+    say(f"{build.name}: {count} in {time.monotonic() - begun:.0f} s")
+    return count, failures, skips
+
+
+def main():
+    repo, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    unknown = set(wanted) - {b.name for b in BUILDS}
+    if unknown:
+        sys.exit(f"tools/check: no build is called {', '.join(sorted(unknown))}; there are "
+                 f"{', '.join(b.name for b in BUILDS)}")
+    total, failures, skips = Count(), [], []
+    for build in BUILDS:
+        if not wanted or build.name in wanted:
+            count, failed, skipped = check(build, repo)
+            total += count
+            failures += failed
+            skips += skipped
+    for title, texts in (("skipped", skips), ("FAILED", failures)):
+        if texts:
+            say(title)
+            print("\n".join(texts))
+    print(total, flush=True)
+    sys.exit(0 if total.passed and not total.failed else 1)
+
+
+if __name__ == "__main__":
+    main()
