@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transports/tcp/way.h"
 
-enum { NO_LANE = UINT32_MAX };
+#define NO_LANE UINT32_MAX
 
 static uint32_t lane_of(uint32_t lanes, size_t len, uint32_t *turn)
 {
