@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node.c - opening a rank's view of its node, choosing the way of a call, and running it.
+ *
+ * Memory: the segment and what setup points to are the caller's; the rest is made in open and freed in close, nothing
+ * in between.  Threads: one at a time. */
+#include "lib/base/clock.h"
+#include "lib/base/conf.h"
+#include "lib/base/error.h"
+#include "lib/base/mem.h"
+#include "lib/node/inner.h"
+
+/* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time. */
+enum { EAGER_LOOKS = 32, SPINS_LEAST = 32 };
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static size_t pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+static size_t out_bytes_for(uint32_t size)
+{
+    const size_t units = CHUNK / SHARE_UNIT;
+    return (units / size + (units % size != 0)) * SHARE_UNIT;
+}
+
+static size_t stride_for(uint32_t size) { return pages(2 * (size_t)CHUNK + 2 * out_bytes_for(size)); }
+
+size_t ri_node_bytes(uint32_t size)
+{
+    if (!size || size > RI_NODE_RANKS_MAX)
+        return 0;
+    return pages(size * sizeof(struct control)) + size * stride_for(size);
+}
+
+/* One phase against two: with one, every rank reads everything.  Measured on two ranks with a processor each, and on
+ * eight that share two, where a phase costs a round of context switches. */
+static size_t one_shot_max_for(uint32_t size, struct ri_patience patience)
+{
+    const size_t all = patience.spins ? 8 << 10 : 64 << 10;
+    const size_t each = all / size;
+    return each > 512 ? each : 512;
+}
+
+static void fill(struct ri_node *node, const struct ri_node_setup *setup)
+{
+    node->s = *setup;
+    node->spins = setup->patience.spins;
+    node->me = setup->rank;
+    node->size = setup->size;
+    node->control = setup->base;
+    node->data = (unsigned char *)setup->base + pages(setup->size * sizeof(struct control));
+    node->data_stride = stride_for(setup->size);
+    node->out_bytes = out_bytes_for(setup->size);
+    node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
+    node->cma_from = SIZE_MAX;
+    node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
+    node->read = ri_node_read_process;
+    for (unsigned t = 0; t < RI_DTYPES; t++)
+        for (unsigned op = 0; op < RI_REDOPS; op++)
+            node->red[t][op] = ri_reduction_for((ring_dtype_t)t, (ring_redop_t)op);
+}
+
+ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **node_out)
+{
+    if (!ri_node_bytes(setup->size) || setup->rank >= setup->size)
+        return ri_fail(RING_ERR_INVALID, "rank %u of %u on a host: at most %d ranks can share memory", setup->rank,
+                       setup->size, RI_NODE_RANKS_MAX);
+    struct ri_node *node = ri_new(1, sizeof *node);
+    if (node) {
+        fill(node, setup);
+        node->operands = ri_new(setup->size, sizeof *node->operands);
+        node->bounce = ri_new_aligned(4096, 2 * (size_t)PIECE);
+    }
+    if (!node || !node->operands || !node->bounce) {
+        ri_node_close(node);
+        return ri_fail(RING_ERR_NOMEM, "no memory for the node of %u ranks", setup->size);
+    }
+    *node_out = node;
+    return RING_OK;
+}
+
+void ri_node_close(struct ri_node *node)
+{
+    if (!node)
+        return;
+    ri_free(node->bounce);
+    ri_free(node->operands);
+    ri_free(node);
+}
+
+/* ---- choosing -------------------------------------------------------------------------------------------------- */
+
+static void self_begin(struct ri_node *node) { (void)node; }
+
+static enum step self_advance(struct ri_node *node)
+{
+    const struct op *op = &node->op;
+    if (op->bytes && op->call.dst != op->call.src)
+        memcpy(op->call.dst, op->call.src, op->bytes);
+    return STEP_DONE;
+}
+
+static const struct way self = {.name = "self", .begin = self_begin, .advance = self_advance};
+
+/* From what all ranks know alike, so that they choose alike. */
+static const struct way *way_for(const struct ri_node *node, size_t bytes)
+{
+    if (bytes <= LINE_PAYLOAD)
+        return node->size == 1 ? &self : &ri_node_line;
+    if (node->size == 1)
+        return &self;
+    if (bytes >= node->direct_from)
+        return &ri_node_direct;
+    if (bytes >= node->cma_from)
+        return &ri_node_cma;
+    return bytes <= node->one_shot_max ? &ri_node_one_shot : &ri_node_two_shot;
+}
+
+static size_t bytes_of(const struct ri_node_call *call)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(call->count, ri_dtype_size(call->dtype), &bytes) ? SIZE_MAX : bytes;
+}
+
+const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *call)
+{
+    return way_for(node, bytes_of(call))->name;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------- */
+
+static void begin(struct ri_node *node, const struct ri_node_call *call)
+{
+    struct op *op = &node->op;
+    op->call = *call;
+    op->red = &node->red[call->dtype][call->redop];
+    op->bytes = bytes_of(call);
+    op->way = node->forced ? node->forced : way_for(node, op->bytes);
+    op->seq = ++node->seq;
+    op->stage = 0;
+    op->cursor = 1;
+    op->i = 0;
+    op->way->begin(node);
+}
+
+/* Before the rank waits or leaves: wake who fell asleep while the announcement was under way. */
+static void settle(struct ri_node *node)
+{
+    if (node->owed) {
+        ri_node_look_for_sleepers(node, node->owed);
+        node->owed = NULL;
+    }
+}
+
+static ring_status_t ended(struct ri_node *node, enum step step)
+{
+    settle(node);
+    node->awaited = NULL;
+    node->waiting_since = 0;
+    return step == STEP_FAILED ? node->op.status : RING_OK;
+}
+
+/* Go on until the operation waits for something that does not come at once. */
+static enum step advance_eagerly(struct ri_node *node)
+{
+    enum step (*const advance)(struct ri_node *) = node->op.way->advance;
+    enum step step = advance(node);
+    const int looks = node->s.patience.spins ? EAGER_LOOKS : 0;
+    for (int look = 0; look < looks && step == STEP_WAIT; look++)
+        step = advance(node);
+    return step;
+}
+
+/* Pausing pays only while the awaited rank runs at the same time.  When it does not (it computes, or other programs
+ * have its processor and this rank stands in its way), waits outlast the pauses, so allow fewer and come to yield
+ * sooner. */
+static void learn_patience(struct ri_node *node, const struct ri_wait *wait)
+{
+    if (wait->round > wait->patience.spins)
+        node->spins = node->spins / 2 > SPINS_LEAST ? node->spins / 2 : SPINS_LEAST;
+    else
+        node->spins += (node->s.patience.spins - node->spins) / 8;
+}
+
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline)
+{
+    begin(node, call);
+    enum step step = advance_eagerly(node);
+    if (step == STEP_DONE)
+        return ended(node, step);
+    struct ri_wait wait;
+    ri_wait_begin(&wait, node->s.abort, deadline, node->s.patience);
+    wait.patience.spins = node->spins;
+    for (; step < STEP_DONE; step = node->op.way->advance(node)) {
+        ring_status_t status = RING_OK;
+        if (step == STEP_MOVED) {
+            if (wait.round && node->s.patience.spins)
+                learn_patience(node, &wait);
+            ri_wait_reset(&wait);
+            node->waiting_since = 0;
+            status =
+                node->s.abort && atomic_load_explicit(node->s.abort, memory_order_relaxed) ? RING_ERR_ABORTED : RING_OK;
+        } else {
+            settle(node);
+            status = ri_wait_round(&wait, ri_node_sleep, node);
+        }
+        if (status)
+            return status;
+    }
+    if (wait.round && node->s.patience.spins)
+        learn_patience(node, &wait);
+    return ended(node, step);
+}
+
+void ri_node_begin(struct ri_node *node, const struct ri_node_call *call) { begin(node, call); }
+
+ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out)
+{
+    const enum step step = node->op.way->advance(node);
+    settle(node);
+    *done_out = step >= STEP_DONE;
+    *moved_out = step != STEP_WAIT;
+    if (step >= STEP_DONE)
+        return ended(node, step);
+    if (step == STEP_MOVED)
+        node->waiting_since = 0;
+    return RING_OK;
+}

@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/node: ranks as threads on one mapping, as processes, and all in one thread, stepped in a random order.
+ *
+ * The oracle is the plain kernel of lib/reduce (which has an oracle of its own), rank after rank: results must have its
+ * bits whatever way a call takes. */
+#include <criterion/criterion.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/conf.h"
+#include "lib/base/error.h"
+#include "lib/node/inner.h"
+
+enum { RANKS = 17, GUARD = 64 };
+
+#define CHECK(cond, ...)                                               \
+    do {                                                               \
+        if (!(cond)) {                                                 \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
+            fprintf(stderr, __VA_ARGS__);                              \
+            fputc('\n', stderr);                                       \
+            abort();                                                   \
+        }                                                              \
+    } while (0)
+
+/* ---- inputs and oracle ----------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static uint64_t first_seed(void)
+{
+    const char *text = getenv("TEST_SEED");
+    const uint64_t seed = text ? strtoull(text, NULL, 0) : mix(ri_now());
+    fprintf(stderr, "TEST_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static uint64_t next(uint64_t *state) { return mix(*state += UINT64_C(0x9e3779b97f4a7c15)); }
+
+/* Element i of a rank's input: any integer, or a float whose rounding depends on the order of the ranks. */
+static void make_element(ring_dtype_t t, uint64_t seed, uint32_t rank, size_t i, void *to)
+{
+    const uint64_t r = mix(seed ^ mix(rank * UINT64_C(1000003) + 1) ^ i);
+    const double d = ((double)(int64_t)r) / 1e18;
+    const float f = (float)d;
+    memcpy(to,
+           t == RING_FLOAT    ? (const void *)&f
+           : t == RING_DOUBLE ? (const void *)&d
+                              : (const void *)&r,
+           ri_dtype_size(t));
+}
+
+struct task { /* one all-reduce, the same on all ranks */
+    uint64_t seed;
+    ring_dtype_t dtype;
+    ring_redop_t redop;
+    size_t count;
+    bool in_place;
+    const struct way *way; /* NULL: the node's choice */
+};
+
+static void check_result(const struct task *t, uint32_t size, const unsigned char *dst)
+{
+    const size_t esize = ri_dtype_size(t->dtype), step = t->count * size > 20000 ? t->count * size / 10007 + 1 : 1;
+    const struct ri_reduction red = ri_reduction_from(0, t->dtype, t->redop);
+    for (size_t i = 0; i < t->count; i = i + step < t->count || i + 1 == t->count ? i + step : t->count - 1) {
+        _Alignas(8) unsigned char sum[8], more[8];
+        make_element(t->dtype, t->seed, 0, i, sum);
+        for (uint32_t r = 1; r < size; r++) {
+            make_element(t->dtype, t->seed, r, i, more);
+            red.reduce(sum, sum, more, 1);
+        }
+        if (red.divide)
+            red.divide(sum, 1, size);
+        CHECK(!memcmp(sum, dst + i * esize, esize), "%s %s of %u ranks, %zu elements, %s: element %zu is wrong",
+              ri_dtype_name(t->dtype), ri_redop_name(t->redop), size, t->count, t->way ? t->way->name : "auto", i);
+    }
+}
+
+struct buffers { /* of one rank for one task, with guards, at any alignment of the element */
+    unsigned char *memory, *src, *dst;
+    size_t total, bytes;
+};
+
+static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank)
+{
+    const size_t esize = ri_dtype_size(t->dtype), shift = mix(t->seed + rank) % 16 * esize;
+    b->bytes = t->count * esize;
+    const size_t room = GUARD + 128 + b->bytes;
+    b->total = 2 * room + GUARD;
+    b->memory = malloc(b->total);
+    memset(b->memory, 0xa5, b->total);
+    b->src = b->memory + GUARD + shift;
+    b->dst = t->in_place ? b->src : b->src + (room + 7) / 8 * 8;
+    for (size_t i = 0; i < t->count; i++)
+        make_element(t->dtype, t->seed, rank, i, b->src + i * esize);
+}
+
+static void buffers_check(const struct buffers *b, const struct task *t, uint32_t rank, uint32_t size)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    check_result(t, size, b->dst);
+    for (size_t i = 0; i < t->count && !t->in_place; i += 1 + t->count / 1000) {
+        unsigned char was[8];
+        make_element(t->dtype, t->seed, rank, i, was);
+        CHECK(!memcmp(was, b->src + i * esize, esize), "src changed at %zu", i);
+    }
+    for (const unsigned char *p = b->memory; p < b->memory + b->total; p++) {
+        if (p == b->src || p == b->dst)
+            p += b->bytes;
+        CHECK(p >= b->memory + b->total || *p == 0xa5 || p == b->dst, "a byte outside the buffers changed");
+        if (p == b->dst && b->bytes)
+            p += b->bytes - 1;
+    }
+}
+
+static struct ri_node_call call_for(const struct task *t, const struct buffers *b)
+{
+    return (struct ri_node_call){.coll = RING_ALL_REDUCE,
+                                 .dtype = t->dtype,
+                                 .redop = t->redop,
+                                 .src = t->count ? b->src : NULL,
+                                 .dst = t->count ? b->dst : NULL,
+                                 .count = t->count};
+}
+
+static const struct way *pick_way(uint64_t r, size_t bytes, bool one_process)
+{
+    static const struct way *const ways[] = {&ri_node_one_shot, &ri_node_two_shot, &ri_node_cma, &ri_node_direct};
+    const struct way *way = r % 2 ? NULL : ways[r / 2 % (one_process ? 4 : 3)];
+    return !bytes || (way == &ri_node_one_shot && bytes > CHUNK) ? NULL : way;
+}
+
+static struct task pick_task(uint64_t *state, size_t most, bool one_process)
+{
+    const uint64_t r = next(state);
+    struct task t = {.seed = next(state),
+                     .dtype = (ring_dtype_t)(r % RI_DTYPES),
+                     .redop = (ring_redop_t)(r / 16 % RI_REDOPS),
+                     .in_place = r >> 20 & 1};
+    const size_t limits[] = {1, 8, 64, 1000, most / 16, most};
+    const size_t bytes = next(state) % (limits[next(state) % 6] + 1);
+    t.count = bytes / ri_dtype_size(t.dtype);
+    t.way = pick_way(next(state), t.count * ri_dtype_size(t.dtype), one_process);
+    return t;
+}
+
+/* ---- a node and its ranks -------------------------------------------------------------------------------------- */
+
+struct seen { /* what a rank was told */
+    _Atomic uint32_t mismatches, stalls;
+    uint32_t peer;
+    struct ri_node_call mine, theirs;
+};
+
+struct job {
+    uint32_t size;
+    void *base;
+    size_t bytes;
+    int32_t pids[RANKS];
+    bool one_process;
+    int cma;
+    struct ri_patience patience;
+    ri_abort_word abort;
+    uint64_t seed;
+    size_t most;
+    int tasks;
+    uint64_t timeout;
+    struct seen seen[RANKS];
+    _Atomic uint32_t turn;
+};
+
+static void job_begin(struct job *job, uint32_t size)
+{
+    memset(job, 0, sizeof *job);
+    job->size = size;
+    job->bytes = ri_node_bytes(size);
+    job->base = mmap(NULL, job->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(job->base, MAP_FAILED);
+    job->patience = ri_patience_for(size);
+    job->timeout = 60 * RI_SECOND;
+    job->cma = RI_CMA_AUTO;
+    job->one_process = true;
+    for (uint32_t r = 0; r < RANKS; r++)
+        job->pids[r] = getpid();
+}
+
+static void job_end(struct job *job) { munmap(job->base, job->bytes); }
+
+static void on_mismatch(void *owner, uint32_t peer, const struct ri_node_call *mine, const struct ri_node_call *theirs)
+{
+    struct seen *seen = owner;
+    seen->mismatches++;
+    seen->peer = peer;
+    seen->mine = *mine;
+    seen->theirs = *theirs;
+}
+
+static void on_stall(void *owner, uint64_t waited_ns)
+{
+    struct seen *seen = owner;
+    CHECK(waited_ns >= 90 * RI_MILLISECOND, "%llu", (unsigned long long)waited_ns);
+    seen->stalls++;
+}
+
+static struct ri_node *open_rank(struct job *job, uint32_t rank)
+{
+    const struct ri_node_setup setup = {.rank = rank,
+                                        .size = job->size,
+                                        .base = job->base,
+                                        .abort = &job->abort,
+                                        .patience = job->patience,
+                                        .pids = job->pids,
+                                        .one_process = job->one_process,
+                                        .cma = job->cma,
+                                        .mismatch = on_mismatch,
+                                        .stalled = on_stall,
+                                        .owner = &job->seen[rank]};
+    struct ri_node *node = NULL;
+    const ring_status_t status = ri_node_open(&setup, &node);
+    CHECK(status == RING_OK, "%s", ri_error_get());
+    return node;
+}
+
+static void run_task(struct ri_node *node, const struct job *job, const struct task *t, uint32_t rank)
+{
+    struct buffers b;
+    buffers_make(&b, t, rank);
+    const struct ri_node_call call = call_for(t, &b);
+    node->forced = job->size > 1 ? t->way : NULL;
+    const ring_status_t status = ri_node_run(node, &call, ri_deadline(job->timeout));
+    CHECK(status == RING_OK, "rank %u: status %d: %s", rank, status, ri_error_get());
+    node->forced = NULL;
+    buffers_check(&b, t, rank, job->size);
+    free(b.memory);
+}
+
+/* A rank's life: open, probe, the tasks of the seed, close. */
+static void live(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    uint64_t state = job->seed;
+    const ring_status_t status = ri_node_probe(node, ri_deadline(job->timeout));
+    CHECK(status == RING_OK, "rank %u: probe: status %d: %s", rank, status, ri_error_get());
+    for (int i = 0; i < job->tasks; i++) {
+        const struct task t = pick_task(&state, job->most, job->one_process);
+        run_task(node, job, &t, rank);
+    }
+    ri_node_close(node);
+}
+
+struct rank {
+    struct job *job;
+    void (*life)(struct job *job, uint32_t rank);
+    uint32_t rank;
+    pthread_t thread;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    r->life(r->job, r->rank);
+    return NULL;
+}
+
+static void run_threads(struct job *job, void (*life)(struct job *job, uint32_t rank))
+{
+    struct rank ranks[RANKS];
+    for (uint32_t r = 0; r < job->size; r++) {
+        ranks[r] = (struct rank){.job = job, .life = life, .rank = r};
+        cr_assert_eq(pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]), 0);
+    }
+    for (uint32_t r = 0; r < job->size; r++)
+        pthread_join(ranks[r].thread, NULL);
+}
+
+/* Children wait at a pipe until the parent knows all pids. */
+static void run_processes(struct job *job, void (*life)(struct job *job, uint32_t rank))
+{
+    struct job *shared = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int gate[2], bad = 0;
+    cr_assert_eq(pipe(gate), 0);
+    *shared = *job;
+    shared->one_process = false;
+    for (uint32_t r = 0; r < job->size; r++) {
+        const pid_t pid = fork();
+        if (!pid) {
+            char c;
+            close(gate[1]);
+            if (read(gate[0], &c, 1))
+                _exit(2);
+            life(shared, r);
+            _exit(0);
+        }
+        shared->pids[r] = pid;
+    }
+    close(gate[0]);
+    close(gate[1]);
+    for (uint32_t r = 0; r < job->size; r++) {
+        int status;
+        cr_assert_eq(waitpid(shared->pids[r], &status, 0), shared->pids[r]);
+        bad += status != 0;
+    }
+    cr_assert_eq(bad, 0, "%d of %u processes failed", bad, job->size);
+    *job = *shared;
+    munmap(shared, sizeof *shared);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------ */
+
+Test(node, threads_agree_with_the_oracle_on_every_way, .timeout = 120)
+{
+    const uint64_t seed = first_seed();
+    static const uint32_t sizes[] = {1, 2, 3, 4, 7, 17};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct job job;
+        job_begin(&job, sizes[i]);
+        job.seed = seed + i;
+        job.tasks = sizes[i] > 4 ? 60 : 150;
+        job.most = (4u << 20) / sizes[i];
+        run_threads(&job, live);
+        job_end(&job);
+    }
+}
+
+Test(node, processes_agree_with_the_oracle_on_every_way, .timeout = 120)
+{
+    const uint64_t seed = first_seed();
+    static const uint32_t sizes[] = {2, 3, 5, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct job job;
+        job_begin(&job, sizes[i]);
+        job.seed = seed + i;
+        job.tasks = sizes[i] > 4 ? 60 : 150;
+        job.most = (4u << 20) / sizes[i];
+        run_processes(&job, live);
+        job_end(&job);
+    }
+}
+
+/* All ranks in this thread, stepped in an order of the seed: every interleaving of pieces may come up. */
+static void step_task(struct job *job, struct ri_node **nodes, const struct task *t, uint64_t *state)
+{
+    struct buffers b[RANKS];
+    bool begun[RANKS] = {false}, done[RANKS] = {false};
+    uint32_t left = job->size;
+    for (uint32_t r = 0; r < job->size; r++)
+        buffers_make(&b[r], t, r);
+    for (uint64_t steps = 0; left; steps++) {
+        const uint32_t r = (uint32_t)(next(state) % job->size);
+        bool moved = false;
+        CHECK(steps < 10000000, "no end");
+        if (done[r])
+            continue;
+        const struct ri_node_call call = call_for(t, &b[r]);
+        if (!begun[r]) {
+            nodes[r]->forced = job->size > 1 ? t->way : NULL;
+            ri_node_begin(nodes[r], &call);
+            begun[r] = true;
+            continue;
+        }
+        const ring_status_t status = ri_node_step(nodes[r], &done[r], &moved);
+        CHECK(status == RING_OK, "status %d", status);
+        left -= done[r];
+    }
+    for (uint32_t r = 0; r < job->size; r++) {
+        buffers_check(&b[r], t, r, job->size);
+        free(b[r].memory);
+    }
+}
+
+Test(node, steps_in_any_order_agree_with_the_oracle, .timeout = 120)
+{
+    uint64_t state = first_seed();
+    for (uint32_t size = 1; size <= RANKS; size++) {
+        struct job job;
+        struct ri_node *nodes[RANKS];
+        job_begin(&job, size);
+        for (uint32_t r = 0; r < size; r++)
+            nodes[r] = open_rank(&job, r);
+        for (int i = 0; i < 60; i++) {
+            const struct task t = pick_task(&state, (3u << 20) / size, true);
+            step_task(&job, nodes, &t, &state);
+        }
+        for (uint32_t r = 0; r < size; r++)
+            ri_node_close(nodes[r]);
+        job_end(&job);
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------- */
+
+static void live_small(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    for (int i = 0; i < job->tasks; i++) {
+        const struct task t = {.seed = (uint64_t)i, .dtype = RING_INT32, .count = i % 3 ? 3 : 3000};
+        run_task(node, job, &t, rank);
+    }
+    ri_node_close(node);
+}
+
+/* A lost wake-up costs 50 ms, so a few hundred of them would show. */
+Test(node, ranks_that_only_sleep_are_woken, .timeout = 60)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        struct job job;
+        job_begin(&job, 4);
+        job.patience = (struct ri_patience){0, 0};
+        job.tasks = 500;
+        const uint64_t from = ri_now();
+        (threads ? run_threads : run_processes)(&job, live_small);
+        cr_assert_lt(ri_now() - from, 12 * RI_SECOND);
+        job_end(&job);
+    }
+}
+
+static ring_status_t run_alone(struct job *job, struct ri_node *node, size_t count, uint64_t timeout)
+{
+    static int32_t src[100000], dst[100000];
+    const struct ri_node_call call = {.dtype = RING_INT32, .src = src, .dst = dst, .count = count};
+    (void)job;
+    return ri_node_run(node, &call, ri_deadline(timeout));
+}
+
+Test(node, a_deadline_ends_a_wait_and_stalls_are_told, .timeout = 20)
+{
+    for (size_t count = 1; count <= 100000; count *= 100) {
+        struct job job;
+        job_begin(&job, 3);
+        job.one_process = count != 10000;
+        struct ri_node *node = open_rank(&job, 1);
+        const uint64_t from = ri_now();
+        cr_assert_eq(run_alone(&job, node, count, 350 * RI_MILLISECOND), RING_ERR_TIMEOUT);
+        cr_assert_geq(ri_now() - from, 350 * RI_MILLISECOND);
+        cr_assert_geq(job.seen[1].stalls, 1);
+        cr_assert_leq(job.seen[1].stalls, 4);
+        uint64_t missing = 0;
+        ri_node_missing(node, &missing, 1);
+        cr_assert_eq(missing, 5, "ranks 0 and 2 have not come, but 0x%llx", (unsigned long long)missing);
+        ri_node_close(node);
+        job_end(&job);
+    }
+}
+
+static void *abort_soon(void *arg)
+{
+    struct job *job = arg;
+    usleep(60000);
+    atomic_store(&job->abort, 1);
+    return NULL;
+}
+
+Test(node, the_abort_word_ends_a_wait, .timeout = 20)
+{
+    struct job job;
+    pthread_t thread;
+    job_begin(&job, 2);
+    struct ri_node *node = open_rank(&job, 0);
+    pthread_create(&thread, NULL, abort_soon, &job);
+    const uint64_t from = ri_now();
+    cr_assert_eq(run_alone(&job, node, 1, 20 * RI_SECOND), RING_ERR_ABORTED);
+    cr_assert_lt(ri_now() - from, RI_SECOND);
+    pthread_join(thread, NULL);
+    ri_node_close(node);
+    job_end(&job);
+}
+
+Test(node, those_who_are_behind_are_named_when_all_have_come, .timeout = 20)
+{
+    static float buffer[3][CHUNK];
+    struct job job;
+    struct ri_node *nodes[3];
+    job_begin(&job, 3);
+    job.one_process = false;
+    for (uint32_t r = 0; r < 3; r++) {
+        const struct ri_node_call call = {.dtype = RING_FLOAT, .src = buffer[r], .dst = buffer[r], .count = CHUNK};
+        nodes[r] = open_rank(&job, r);
+        ri_node_begin(nodes[r], &call);
+    }
+    bool done = false, moved = true;
+    for (int i = 0; i < 100; i++) { /* ranks 0 and 1 go as far as they can */
+        cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_OK);
+        cr_assert_eq(ri_node_step(nodes[1], &done, &moved), RING_OK);
+        cr_assert_not(done);
+    }
+    uint64_t missing = 0;
+    ri_node_missing(nodes[0], &missing, 1);
+    cr_assert_eq(missing, 4);
+    for (uint32_t r = 0; r < 3; r++)
+        ri_node_close(nodes[r]);
+    job_end(&job);
+}
+
+/* ---- disagreement ---------------------------------------------------------------------------------------------- */
+
+enum { FIELDS = 5, ODD_RANK = 1 };
+
+static struct ri_node_call differing_call(unsigned field, bool odd)
+{
+    struct ri_node_call call = {.dtype = RING_INT32, .redop = RING_SUM, .root = 2, .count = 3000};
+    if (!odd)
+        return call;
+    switch (field) {
+    case 0:
+        call.coll = (ring_coll_t)3;
+        break;
+    case 1:
+        call.dtype = RING_INT8;
+        break;
+    case 2:
+        call.redop = RING_MAX;
+        break;
+    case 3:
+        call.root = 0;
+        break;
+    default:
+        call.count = 1;
+    }
+    return call;
+}
+
+static bool same_call(const struct ri_node_call *a, const struct ri_node_call *b)
+{
+    return a->coll == b->coll && a->dtype == b->dtype && a->redop == b->redop && a->root == b->root &&
+           a->count == b->count;
+}
+
+static void live_disagreeing(struct job *job, uint32_t rank)
+{
+    unsigned char *src = malloc(3000 * 4), *dst = malloc(3000 * 4);
+    struct ri_node *node = open_rank(job, rank);
+    struct ri_node_call call = differing_call((unsigned)job->seed, rank == ODD_RANK);
+    call.src = memset(src, 1, 3000 * 4);
+    call.dst = memset(dst, 0x77, 3000 * 4);
+    const ring_status_t status = ri_node_run(node, &call, ri_deadline(RI_SECOND));
+    CHECK(status == RING_ERR_MISMATCH, "rank %u: status %d", rank, status);
+    for (size_t i = 0; i < 3000 * 4; i++)
+        CHECK(dst[i] == 0x77, "dst was written");
+    const struct seen *seen = &job->seen[rank];
+    const struct ri_node_call theirs = differing_call((unsigned)job->seed, rank != ODD_RANK);
+    CHECK(seen->mismatches == 1, "%u", seen->mismatches);
+    CHECK((rank == ODD_RANK) == (seen->peer != ODD_RANK), "rank %u blames %u", rank, seen->peer);
+    CHECK(same_call(&seen->mine, &call) && same_call(&seen->theirs, &theirs), "field %llu",
+          (unsigned long long)job->seed);
+    ri_node_close(node);
+    free(src);
+    free(dst);
+}
+
+Test(node, a_difference_in_any_field_is_a_mismatch_on_all_ranks, .timeout = 60)
+{
+    for (unsigned field = 0; field < FIELDS; field++)
+        for (int threads = 0; threads < 2; threads++) {
+            struct job job;
+            job_begin(&job, 4);
+            job.seed = field;
+            (threads ? run_threads : run_processes)(&job, live_disagreeing);
+            job_end(&job);
+        }
+}
+
+/* ---- dead and hostile peers ------------------------------------------------------------------------------------ */
+
+static void live_dying(struct job *job, uint32_t rank)
+{
+    static float src[100000], dst[100000];
+    const struct ri_node_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
+    struct ri_node *node = open_rank(job, rank);
+    node->forced = &ri_node_cma;
+    if (rank) { /* come to the operation and die */
+        ri_node_begin(node, &call);
+        atomic_store(&job->turn, 1);
+        _exit(0);
+    }
+    while (!atomic_load(&job->turn))
+        usleep(1000);
+    usleep(100000);
+    const ring_status_t status = ri_node_run(node, &call, ri_deadline(5 * RI_SECOND));
+    CHECK(status == RING_ERR_PEER_LOST, "status %d", status);
+    CHECK(strstr(ri_error_get(), "local rank 1"), "%s", ri_error_get());
+}
+
+Test(node, reading_the_memory_of_a_dead_peer_says_so, .timeout = 20)
+{
+    struct job job;
+    job_begin(&job, 2);
+    run_processes(&job, live_dying);
+    job_end(&job);
+}
+
+Test(node, an_address_that_a_peer_does_not_have_is_an_error)
+{
+    static float src[100000], dst[100000];
+    struct job job;
+    job_begin(&job, 2);
+    struct ri_node *nodes[2];
+    const struct ri_node_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
+    bool done = false, moved = false;
+    for (uint32_t r = 0; r < 2; r++) {
+        nodes[r] = open_rank(&job, r);
+        nodes[r]->forced = &ri_node_cma;
+        ri_node_begin(nodes[r], &call);
+    }
+    line_of(nodes[0], 1)->at.src = 4096;
+    cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_OK);
+    cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_ERR_SYSTEM);
+    cr_assert_not_null(strstr(ri_error_get(), "process_vm_readv"), "%s", ri_error_get());
+    for (uint32_t r = 0; r < 2; r++)
+        ri_node_close(nodes[r]);
+    job_end(&job);
+}
+
+/* A peer that writes anything into its part of the segment at any time: this rank ends somehow, inside its buffers. */
+static void scribble(struct job *job, struct ri_node *node, uint64_t *state)
+{
+    unsigned char *part = (unsigned char *)control_of(node, 1);
+    for (int n = 0; n < 40; n++) {
+        const uint64_t r = next(state);
+        _Atomic uint32_t *word = (_Atomic uint32_t *)(void *)(part + r % (sizeof(struct control) / 4) * 4);
+        atomic_store(word, r >> 32 & 3 ? (uint32_t)next(state) : node->op.seq + (uint32_t)(r >> 40 & 3));
+    }
+    if (next(state) % 2) { /* believable enough to get past the comparison */
+        struct line *line = line_of(node, 1);
+        line->sig = node->op.sig;
+        line->count = node->op.call.count;
+        atomic_store(&line->seq, node->op.seq);
+    }
+    (void)job;
+}
+
+Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
+{
+    uint64_t state = first_seed();
+    for (int i = 0; i < 300; i++) {
+        struct job job;
+        job_begin(&job, 2);
+        job.one_process = false;
+        struct ri_node *node = open_rank(&job, 0);
+        struct task t = pick_task(&state, 600000, false);
+        struct buffers b;
+        buffers_make(&b, &t, 0);
+        const struct ri_node_call call = call_for(&t, &b);
+        bool done = false, moved = false;
+        node->forced = t.way;
+        ri_node_begin(node, &call);
+        for (int n = 0; n < 60 && !done; n++) {
+            scribble(&job, node, &state);
+            const ring_status_t status = ri_node_step(node, &done, &moved);
+            cr_assert(status == RING_OK || done);
+        }
+        memset(b.dst, 0xa5, b.bytes);
+        memset(b.src, 0xa5, b.bytes);
+        for (size_t k = 0; k < b.total; k++)
+            cr_assert_eq(b.memory[k], 0xa5, "a byte outside the buffers changed");
+        free(b.memory);
+        ri_node_close(node);
+        job_end(&job);
+    }
+}
+
+/* ---- choice ---------------------------------------------------------------------------------------------------- */
+
+static const char *path_of(const struct ri_node *node, size_t bytes)
+{
+    const struct ri_node_call call = {.dtype = RING_UINT8, .count = bytes};
+    return ri_node_path(node, &call);
+}
+
+Test(node, the_way_depends_on_size_and_on_what_works)
+{
+    struct job job;
+    job_begin(&job, 2);
+    struct ri_node *node = open_rank(&job, 0);
+    cr_assert_str_eq(path_of(node, 0), "line");
+    cr_assert_str_eq(path_of(node, LINE_PAYLOAD), "line");
+    cr_assert_str_eq(path_of(node, LINE_PAYLOAD + 1), "one-shot");
+    cr_assert_str_eq(path_of(node, 1u << 30), "direct");
+    ri_node_close(node);
+    job.one_process = false;
+    node = open_rank(&job, 0);
+    cr_assert_str_eq(path_of(node, 1u << 30), "two-shot");
+    node->cma_from = 1 << 20;
+    cr_assert_str_eq(path_of(node, 1u << 20), "cma");
+    ri_node_close(node);
+    job_end(&job);
+    struct ri_node_setup setup = {.rank = 2, .size = 2};
+    cr_assert_eq(ri_node_open(&setup, &node), RING_ERR_INVALID);
+    cr_assert_eq(ri_node_bytes(0), 0);
+    cr_assert_eq(ri_node_bytes(RI_NODE_RANKS_MAX + 1), 0);
+    ri_node_close(NULL);
+}
+
+static void live_probing(struct job *job, uint32_t rank)
+{
+    static const int32_t nobody[RANKS];
+    struct ri_node *node = open_rank(job, rank);
+    if (job->seed) /* as in a pid namespace: one rank cannot see another */
+        node->s.pids = rank == 1 ? nobody : job->pids;
+    const ring_status_t status = ri_node_probe(node, ri_deadline(5 * RI_SECOND));
+    if (job->seed) {
+        CHECK(status == (job->cma == RI_CMA_ON ? RING_ERR_UNSUPPORTED : RING_OK), "status %d", status);
+        CHECK(node->cma_from == SIZE_MAX, "%zu", node->cma_from);
+    } else {
+        CHECK(status == RING_OK, "status %d", status);
+        CHECK(job->cma != RI_CMA_ON || node->cma_from == node->one_shot_max + 1, "%zu", node->cma_from);
+        CHECK(job->cma != RI_CMA_OFF || node->cma_from == SIZE_MAX, "%zu", node->cma_from);
+    }
+    ri_node_close(node);
+}
+
+Test(node, the_probe_comes_to_the_same_answer_on_all_ranks, .timeout = 30)
+{
+    for (int cma = RI_CMA_AUTO; cma <= RI_CMA_OFF; cma++)
+        for (int blind = 0; blind < 2; blind++) {
+            struct job job;
+            job_begin(&job, 3);
+            job.cma = cma;
+            job.seed = (uint64_t)blind && cma != RI_CMA_OFF;
+            run_processes(&job, live_probing);
+            job_end(&job);
+        }
+}
