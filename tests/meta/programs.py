@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ring_perf and ring_info as programs: output that parsers know, errors that people understand."""
+import json
+import re
+
+from support import harness
+from support.harness import check, clean_env, tool
+
+ROW = re.compile(r"^ +(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)" + r" +(\d+\.?\d*) +(\d+\.?\d*) +(\d+\.?\d*) +(\d+|N/A)" * 2 + "$")
+
+
+def perf(*options, code=0, **env):
+    result = harness.run([tool("perf/ring_perf/ring_perf"), *options], env=clean_env(**{"RING_BOOT": "single", **env}))
+    check(result.code == code, options, result)
+    return result
+
+
+def info(*options, code=0, **env):
+    result = harness.run([tool("tools/ring_info/ring_info"), *options], env=clean_env(**env))
+    check(result.code == code, options, result)
+    return result
+
+
+def case_rows_as_parsers_know_them():
+    result = perf("all_reduce", "-b", "0", "-e", "1000", "-i", "500", "-d", "all", "-o", "all", "-n", "3")
+    rows = [ROW.match(line) for line in result.out.splitlines() if not line.startswith("#")]
+    check(all(rows), result)
+    check(len(rows) == 3 * 10 * 5, len(rows), "rows")
+    check(all(row[9] == row[13] == "0" and row[5] == "-1" for row in rows), result)
+    check("# Out of bounds values : 0 OK" in result.out and "# Avg bus bandwidth" in result.out, result)
+    check(result.err == "", "not silent:", result)
+
+
+def case_sizes():
+    def sizes(*options):
+        lines = perf("all_reduce", "-n", "1", "-w", "0", *options).out.splitlines()
+        return [int(line.split()[0]) for line in lines if not line.startswith("#")]
+    check(sizes("-b", "8", "-e", "128", "-f", "4") == [8, 32, 128])
+    check(sizes("-b", "1K", "-e", "3K", "-i", "1K") == [1024, 2048, 3072])
+    check(sizes("-b", "7", "-e", "7") == [4], "sizes are whole elements")
+
+
+def case_json():
+    with harness.folder() as folder:
+        perf("all_reduce", "-b", "8", "-e", "64", "-f", "8", "-o", "sum,avg", "-J", f"{folder}/out.json")
+        with open(f"{folder}/out.json", encoding="utf8") as file:
+            data = json.load(file)
+    check([(r["size"], r["redop"]) for r in data["results"]] == [(8, "sum"), (64, "sum"), (8, "avg"), (64, "avg")], data)
+    for row in data["results"]:
+        check(row["count"] * 4 == row["size"] and row["type"] == "float" and row["root"] == -1, row)
+        check(row["transport"] and row["algorithm"], row)
+        for place in ("out_of_place", "in_place"):
+            check(row[place]["nwrong"] == 0 and 0 < row[place]["p50"] <= row[place]["p99"], row)
+            check({"time", "alg_bw", "bus_bw"} <= set(row[place]), row)
+    check(data["out_of_bounds"] == 0 and "average_bus_bandwidth" in data and data["config"]["ranks"] == 1, data)
+
+
+def case_unchecked_is_said():
+    check(perf("all_reduce", "-b", "8", "-e", "8", "-c", "0").out.count("N/A") == 2)
+
+
+def case_checker_finds_errors():
+    for where, said in (("3", "index 3, expected"), ("guard", "around the result"), ("send", "of the send buffer")):
+        result = perf("all_reduce", "-b", "64", "-e", "64", "--inject-error", where, code=1)
+        check(said in result.err and "rank 0" in result.err, result)
+        check(re.search(r"# Out of bounds values : [12] FAILED", result.out), result)
+
+
+def case_wrong_options_are_explained():
+    for options, said in ((["-b", "8Q"], ("-b", "8Q", "K, M or G")), (["-o", "maxx"], ("maxx", "sum, prod")),
+                          (["-d", "flot"], ("flot", "int8")), (["-f", "1"], ("-f",)), (["-n"], ("-n",)),
+                          (["-b", "9", "-e", "8"], ("9", "8")), (["--nonsense"], ("--nonsense",)), (["-r", "5"], ("5", "rank"))):
+        result = perf("all_reduce", *options, code=2)
+        check(all(s in result.err for s in said) and result.out == "", options, result)
+    check("all_reduce" in perf(code=2).err)
+    check("all_reduce" in perf("all_to_none", code=2).err)
+
+
+def case_refuses_to_run_alone_under_a_launcher():
+    for name, value in (("OMPI_COMM_WORLD_SIZE", 4), ("SLURM_NTASKS", 4), ("PMI_SIZE", 4), ("WORLD_SIZE", 4), ("PMIX_RANK", 0)):
+        result = harness.run([tool("perf/ring_perf/ring_perf"), "all_reduce", "-b", "8", "-e", "8"],
+                             env=clean_env(**{name: value}))
+        check(result.code == 1 and name in result.err and "# Collective" not in result.out, name, result)
+
+
+def case_help_names_every_option():
+    text = perf("--help").out
+    check(all(f"-{o}, " in text for o in "befiwncodrJCTa"), text)
+
+
+def case_info_lists_settings():
+    out = info(RING_SEGMENT="64K").out
+    check(re.search(r"RING_SEGMENT +64K +from the environment", out), out)
+    check(re.search(r"RING_TIMEOUT +1min +default", out), out)
+    for part in ("libring ", "Build", "Host", "Transports", "Algorithms", "kernels", "Settings"):
+        check(part in out, part, out)
+
+
+def case_info_reports_wrong_settings():
+    result = info(code=1, RING_SEGMENT="64Q")
+    check("WRONG" in result.out and "64Q" in result.out and "RING_TIMEOUT" in result.out, result)
+
+
+def case_info_prints_schedules():
+    names = re.search(r"\nAlgorithms.*?\n(.*?)\n\n", info().out, re.S)[1].splitlines()
+    for name in (line.split()[0] for line in names):
+        one = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
+        both = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--count", "1000").out
+        check(one and one in both and both.count("rank") > one.count("rank"), name, one, both)
+
+
+def case_info_explains_errors():
+    for options, said in ((["schedule"], "collective"), (["schedule", "all_reduce"], "--size"), (["nonsense"], "nonsense"),
+                          (["schedule", "all_reduce", "--size", "2", "--algo", "none"], "ring"),
+                          (["schedule", "all_reduce", "--size", "2", "--algo", "ring", "--rank", "2"], "--rank"),
+                          (["schedule", "all_reduce", "--size", "x"], "--size")):
+        result = info(*options, code=2)
+        check(said in result.err and not result.out, options, result)
+
+
+harness.main(globals())
