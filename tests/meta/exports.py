@@ -5,8 +5,8 @@ import re
 import subprocess
 
 from meta import HEADERS, library, text
-from support import harness
-from support.harness import check
+import harness
+from harness import check
 
 
 def output(*argv):

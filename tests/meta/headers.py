@@ -3,8 +3,8 @@
 """Every public header compiles alone, as C11 and as C++, with every warning, with gcc and clang; every header inside
 compiles alone too."""
 from meta import HEADERS, REPO, must, need, sources
-from support import harness
-from support.harness import check
+import harness
+from harness import check
 
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wundef", "-Werror", "-fsyntax-only", f"-I{REPO}/include"]
 

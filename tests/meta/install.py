@@ -7,8 +7,8 @@ import re
 import subprocess
 
 from meta import BUILD, REPO, must, need, sanitized
-from support import harness
-from support.harness import check, clean_env
+import harness
+from harness import check, clean_env
 
 PROGRAM = r"""
 #include <ring/ring.h>

@@ -4,8 +4,8 @@
 import re
 
 from meta import sources, text
-from support import harness
-from support.harness import check
+import harness
+from harness import check
 
 BASE = {"include", "lib/base"}
 LOWER = BASE | {"topology", "transports", "lib/sched", "lib/reduce", "lib/boot"}

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from support import harness
+import harness
 
 REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = harness.BUILD

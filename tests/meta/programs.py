@@ -4,8 +4,8 @@
 import json
 import re
 
-from support import harness
-from support.harness import check, clean_env, tool
+import harness
+from harness import check, clean_env, tool
 
 ROW = re.compile(r"^ +(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)" + r" +(\d+\.?\d*) +(\d+\.?\d*) +(\d+\.?\d*) +(\d+|N/A)" * 2 + "$")
 

@@ -6,8 +6,8 @@ import re
 import stat
 
 from meta import BUILD, REPO, must, sanitized, text
-from support import harness
-from support.harness import check, clean_env, skip
+import harness
+from harness import check, clean_env, skip
 
 
 def blocks(language):
