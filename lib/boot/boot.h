@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <ring/ring.h>
 
 #include "lib/base/conf.h"
@@ -21,6 +22,7 @@ struct ri_boot {
     uint32_t rank, size;
     uint64_t comm_id;          /* the same on all ranks, different for each communicator of the job        */
     uint8_t secret[RI_SECRET]; /* uid: the ticket's; pmix and single: zero                                 */
+    struct sockaddr_storage toward; /* an address of the job, for choosing an interface by route to it; ss_family 0: none */
 };
 
 struct ri_boot_ops {
