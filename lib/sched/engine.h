@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h - runs programs (sched.h) over links (transports/transport.h).
  *
- * A run is one program with its buffers.  Several runs may be under way on the same links: they are kept in the order they
- * were started, and on every link the messages of an earlier run are posted before those of a later one, so that all ranks
- * agree on the order without tags.  The first message of a run on each link is its signature, in both directions: ranks
- * that do not agree on the call find out before they believe any data.
+ * A run is one program with its buffers.  Several runs may be under way on the same links: they are kept in the order
+ * they were started, and on every link the messages of an earlier run are posted before those of a later one, so that
+ * all ranks agree on the order without tags.  The first message of a run on each link is its signature, in both
+ * directions: ranks that do not agree on the call find out before they believe any data.  Nothing that a differing peer
+ * sent is written to the caller's buffers.  Messages of no bytes are left out on both sides.
  *
- * Nothing here waits or allocates once a run exists. */
+ * Failure.  A failing link fails the runs that still need it; a run that fails fails the later ones that share a link
+ * with it, because their messages would have come behind.  After a failure the caller stops calling the transport's
+ * progress() before it gives up the buffers, and disconnects the links before ri_run_free().
+ *
+ * Nothing here waits or allocates once a run exists.  An engine and its runs belong to one thread at a time. */
 #ifndef RI_ENGINE_H
 #define RI_ENGINE_H
 
@@ -32,8 +37,8 @@ struct ri_run;
 /* link_of(arg, peer): the link to a rank; the engine keeps no list of its own. */
 struct ri_engine_setup {
     uint32_t rank;
-    uint32_t links;                                 /* how many links there are                                   */
-    struct ri_link *const *link;                    /* by link number                                             */
+    uint32_t links;              /* how many links there are                                   */
+    struct ri_link *const *link; /* by link number                                             */
     uint32_t (*link_of)(const void *arg, uint32_t peer); /* link number of a rank                                 */
     const void *arg;
     /* Two neighbours' signatures differ; called once, then the run has failed with RING_ERR_MISMATCH. */
@@ -45,9 +50,11 @@ void ri_engine_close(struct ri_engine *e);
 
 /* A run for programs of this shape; reused through reset by the cache in lib/comm. The program must outlive it. */
 ring_status_t ri_run_new(struct ri_engine *e, const struct ri_sched *program, struct ri_run **run_out);
+/* Not under way, or its links are disconnected.  NULL is fine. */
 void ri_run_free(struct ri_run *run);
 
-/* Begin: src and dst as the caller gave them (equal when in place). */
+/* Begin: src and dst as the caller gave them (equal when in place).  The run has never run or is done.  reduction and
+ * signature are copied. */
 void ri_run_start(struct ri_run *run, const void *src, void *dst, const struct ri_reduction *reduction,
                   const struct ri_signature *signature);
 
@@ -56,7 +63,8 @@ ring_status_t ri_run_state(const struct ri_run *run, bool *done_out);
 /* After a failure: the rank whose link failed, UINT32_MAX when none did. */
 uint32_t ri_run_culprit(const struct ri_run *run);
 
-/* Give the engine what a transport's progress() returned, and let every run go as far as it can. > 0: something moved. */
+/* Give the engine what a transport's progress() returned, and let every run go as far as it can. > 0: something moved.
+ */
 unsigned ri_engine_progress(struct ri_engine *e, struct ri_queue *done);
 
 /* For tests and stall reports: what the run waits for, e.g. "recv of 4096 bytes from rank 2 (step 17 of 40)". */

@@ -5,11 +5,11 @@
  * meets that peer's k-th RECV or RECV_REDUCE from us, and has the same length.  Buffers are named slots, bound to
  * addresses only when the program runs, so a program is kept and run again for every call of the same shape.
  *
- * Order of steps matters for speed: a link carries its messages in program order.  Write step by step over the segments,
- * not segment by segment, or nothing overlaps.
+ * Order of steps matters for speed: a link carries its messages in program order.  Write step by step over the
+ * segments, not segment by segment, or nothing overlaps.
  *
- * Builders never check errors: the first failure sticks in status, later calls do nothing, and ri_sched_done() reports it
- * once.  Everything is in bytes; spans of reducing steps are whole elements. */
+ * Builders never check errors: the first failure sticks in status, later calls do nothing, and ri_sched_done() reports
+ * it once.  Everything is in bytes; spans of reducing steps are whole elements. */
 #ifndef RI_SCHED_H
 #define RI_SCHED_H
 
@@ -37,6 +37,7 @@ struct ri_span {
 struct ri_step {
     enum ri_opcode op;
     bool final; /* reducing steps: the result is complete; apply what the operation does last (average: divide) */
+    bool swap;  /* RI_RECV_REDUCE: dst = what the peer sends op a */
     uint32_t peer;
     struct ri_span dst, a, b;
     ri_step_id after[2];
@@ -47,6 +48,7 @@ struct ri_sched {
     uint32_t n, cap;
     struct ri_step *step;
     size_t tmp_len;
+    uint32_t ranks; /* what an average is divided by; the builder of a reducing program sets it */
     /* Filled in by ri_sched_done(): who waits for whom, so that the engine needs no search. */
     uint32_t *first_next; /* n + 1: the successors of step i are next[first_next[i]] .. next[first_next[i+1]-1] */
     uint32_t *next;
@@ -62,8 +64,9 @@ ri_step_id ri_recv_reduce(struct ri_sched *s, uint32_t peer, struct ri_span dst,
 ri_step_id ri_copy(struct ri_sched *s, struct ri_span dst, struct ri_span a, ri_step_id after);
 ri_step_id ri_reduce(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, ri_step_id after);
 ri_step_id ri_also(struct ri_sched *s, ri_step_id step, ri_step_id after); /* names the second one; returns step */
-ri_step_id ri_final(struct ri_sched *s, ri_step_id step);                   /* marks it final; returns step       */
-struct ri_span ri_tmp(struct ri_sched *s, size_t len);                      /* 64-byte aligned scratch            */
+ri_step_id ri_final(struct ri_sched *s, ri_step_id step);                  /* marks it final; returns step       */
+ri_step_id ri_swap(struct ri_sched *s, ri_step_id step); /* marks it swap: the peer's operand comes first           */
+struct ri_span ri_tmp(struct ri_sched *s, size_t len);   /* 64-byte aligned scratch            */
 ri_step_id *ri_ids(struct ri_sched *s, size_t n); /* n scratch ids, all RI_NONE, freed by done; NULL after an error */
 
 ring_status_t ri_sched_done(struct ri_sched *s);
@@ -72,8 +75,9 @@ void ri_sched_free(struct ri_sched *s); /* leaves it zeroed; accepts any state *
 /* The program as text, one step a line; for ring_info and golden tests. */
 void ri_sched_print(const struct ri_sched *s, FILE *out);
 
-/* Two steps that touch the same bytes, one of them writing, that nothing orders: how many such pairs.  in_place: SRC and
- * DST are one buffer.  The first pair is described in why (may be NULL). */
+/* Two steps that touch the same bytes, one of them writing, that nothing orders: how many such pairs.  in_place: SRC
+ * and DST are one buffer.  A step that writes over a shifted part of what it reads counts as a pair with itself.  The
+ * first pair is described in why (may be NULL).  Costs n * n / 8 bytes of memory; SIZE_MAX when they are not there. */
 size_t ri_sched_hazards(const struct ri_sched *s, bool in_place, char *why, size_t cap);
 
 #endif

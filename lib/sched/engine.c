@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.c - runs programs over links.
+ *
+ * What it looks at.  A run has one lane per peer, a lane one stream per direction: the program's messages there, in
+ * program order.  A link has, per direction, a queue of the streams of all runs in start order, of which only the first
+ * may post. A step that becomes ready marks its stream dirty when it is the stream's next, or enters the run's queue of
+ * local work; so nothing is searched for, and the cost of a message is a few dozen nanoseconds whatever the length of
+ * the program.
+ *
+ * Trust.  A lane's first message in each direction is the signature.  Receives may be posted behind it before it has
+ * come, so that a small operation needs one call each way, but then they go through a sink that drops every byte unless
+ * the signature, which arrives first, was the right one.
+ *
+ * What it is not: it knows no algorithm, no waiting and no time.  Memory: everything hangs below struct ri_run, made by
+ * ri_run_new(); see run.c.  Threads: one at a time. */
+#include "lib/sched/run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "lib/base/mem.h"
+
+enum {
+    GUARDED = 64 << 10, /* longest plain receive that goes through a sink because the signature has not come yet */
+    SLICE = 64 << 10,   /* of local work at a time, so that it stays in cache and links are looked at meanwhile   */
+    LOCAL_WORK = 4      /* slices per call */
+};
+
+/* ---- failure --------------------------------------------------------------------------------------------------- */
+
+static void leave(struct ri_engine *e, struct ri_run *run)
+{
+    *(run->prev ? &run->prev->next : &e->first) = run->next;
+    *(run->next ? &run->next->prev : &e->last) = run->prev;
+    run->next = run->prev = NULL;
+    run->active = false;
+}
+
+static void fail(struct ri_run *run, ring_status_t status, uint32_t culprit)
+{
+    if (run->status != RING_OK)
+        return;
+    run->status = status;
+    run->culprit = culprit;
+    for (uint32_t i = 0; i < run->lanes; i++) {
+        struct channel *c = &run->engine->channel[run->lane[i].link];
+        if (c->status != RING_OK)
+            continue;
+        c->status = status;
+        c->culprit = culprit;
+        c->from = run->number;
+    }
+}
+
+/* The channel that keeps a run from finishing, if any. */
+static const struct channel *broken(const struct ri_run *run)
+{
+    for (uint32_t i = 0; i < run->lanes; i++) {
+        const struct channel *c = &run->engine->channel[run->lane[i].link];
+        if (c->status != RING_OK && run->lane[i].left && run->number >= c->from)
+            return c;
+    }
+    return NULL;
+}
+
+/* In start order, so that what fails because of a run comes after it: one pass is enough. */
+static void spread(struct ri_engine *e)
+{
+    for (struct ri_run *run = e->first; run; run = run->next) {
+        const struct channel *c = run->status == RING_OK ? broken(run) : NULL;
+        if (c)
+            fail(run, c->status, c->culprit);
+    }
+}
+
+static void break_link(struct ri_engine *e, const struct lane *lane, ring_status_t status)
+{
+    struct channel *c = &e->channel[lane->link];
+    c->status = status;
+    c->culprit = lane->peer;
+    c->from = 0; /* all runs that still need it */
+    spread(e);
+}
+
+/* ---- readiness ------------------------------------------------------------------------------------------------- */
+
+static void mark(struct ri_engine *e, struct stream *w)
+{
+    if (w->dirty)
+        return;
+    w->dirty = true;
+    w->next_dirty = e->dirty;
+    e->dirty = w;
+}
+
+static void ready(struct ri_run *run, uint32_t step)
+{
+    struct stream *w = run->stream_of[step];
+    if (w) {
+        if (w->next < w->count && w->step[w->next] == step)
+            mark(run->engine, w);
+        return;
+    }
+    run->local[run->local_tail++] = step;
+    if (run->busy)
+        return;
+    run->busy = true;
+    run->next_busy = NULL;
+    *(run->engine->busy_tail) = run;
+    run->engine->busy_tail = &run->next_busy;
+}
+
+static void one_less(struct ri_run *run)
+{
+    if (!--run->left)
+        leave(run->engine, run);
+}
+
+static void complete(struct ri_run *run, uint32_t step)
+{
+    const struct ri_sched *s = run->program;
+    for (uint32_t i = s->first_next[step]; i < s->first_next[step + 1]; i++)
+        if (!--run->waits[s->next[i]])
+            ready(run, s->next[i]);
+    one_less(run);
+}
+
+/* ---- sinks: bytes on their way to the caller's buffers --------------------------------------------------------- */
+
+static char *at(const struct ri_run *run, struct ri_span x, size_t offset)
+{
+    return run->base[x.slot] + x.off + offset;
+}
+
+static void see_signature(struct ri_xfer *x, size_t offset, const void *bytes, size_t len)
+{
+    struct message *m = (struct message *)x;
+    struct lane *lane = m->stream->lane;
+    memcpy((char *)&lane->theirs + offset, bytes, len);
+    if (offset + len == sizeof lane->theirs)
+        lane->agreed = !memcmp(&lane->theirs, &lane->run->mine, sizeof lane->theirs);
+}
+
+static bool trusted(const struct message *m)
+{
+    return m->stream->lane->agreed && m->stream->lane->run->status == RING_OK;
+}
+
+static void copy_in(struct ri_xfer *x, size_t offset, const void *bytes, size_t len)
+{
+    const struct message *m = (const struct message *)x;
+    const struct ri_run *run = m->stream->lane->run;
+    if (trusted(m))
+        memcpy(at(run, run->program->step[m->step].dst, offset), bytes, len);
+}
+
+static void reduce_in(struct ri_xfer *x, size_t offset, const void *bytes, size_t len)
+{
+    const struct message *m = (const struct message *)x;
+    const struct ri_run *run = m->stream->lane->run;
+    const struct ri_step *p = &run->program->step[m->step];
+    const size_t count = len >> run->eshift;
+    if (!trusted(m))
+        return;
+    char *dst = at(run, p->dst, offset);
+    const char *a = at(run, p->a, offset);
+    run->reduction.reduce(dst, p->swap ? bytes : a, p->swap ? a : bytes, count);
+    if (p->final && run->reduction.divide)
+        run->reduction.divide(dst, count, run->program->ranks);
+}
+
+/* ---- posting --------------------------------------------------------------------------------------------------- */
+
+static void post(struct stream *w, struct message *m)
+{
+    struct lane *lane = w->lane;
+    m->x.status = RING_OK;
+    m->x.moved = 0;
+    m->busy = true;
+    (w->receives ? lane->transport->recv : lane->transport->send)(lane->wire, &m->x);
+}
+
+static void post_signature(struct stream *w)
+{
+    struct message *m = &w->signature;
+    m->step = RI_NONE;
+    m->x.len = sizeof(struct ri_signature);
+    m->x.buf = w->receives ? NULL : &w->lane->run->mine;
+    m->x.sink = w->receives ? see_signature : NULL;
+    m->x.unit = 8;
+    w->introduced = true;
+    post(w, m);
+}
+
+/* May this be received before the peer's signature has come?  Scratch memory may hold anything; the caller's may not.
+ */
+static bool in_time(const struct stream *w, const struct ri_step *p)
+{
+    return w->lane->agreed || p->op == RI_RECV_REDUCE || p->dst.slot == RI_TMP || p->dst.len <= GUARDED;
+}
+
+static void post_receive(struct stream *w, struct message *m, const struct ri_step *p)
+{
+    const struct ri_run *run = w->lane->run;
+    m->x.len = p->dst.len;
+    m->x.unit = run->reduction.esize;
+    m->x.buf = NULL;
+    if (p->op == RI_RECV_REDUCE)
+        m->x.sink = reduce_in;
+    else if (!w->lane->agreed && p->dst.slot != RI_TMP)
+        m->x.sink = copy_in;
+    else {
+        m->x.sink = NULL;
+        m->x.buf = at(run, p->dst, 0);
+    }
+    post(w, m);
+}
+
+static void post_send(struct stream *w, struct message *m, const struct ri_step *p)
+{
+    m->x.len = p->a.len;
+    m->x.sink = NULL;
+    m->x.buf = at(w->lane->run, p->a, 0);
+    post(w, m);
+}
+
+/* Post the stream's next step; false when it cannot be yet. */
+static bool post_next(struct stream *w)
+{
+    struct ri_run *run = w->lane->run;
+    const uint32_t step = w->step[w->next];
+    const struct ri_step *p = &run->program->step[step];
+    struct message *m = &w->window[w->slot];
+    if (run->waits[step])
+        return false;
+    if (!(w->receives ? p->dst.len : p->a.len)) {
+        w->next++;
+        complete(run, step);
+        return true;
+    }
+    if (m->busy || (w->receives && !in_time(w, p)))
+        return false;
+    w->slot = w->slot + 1 == w->slots ? 0 : w->slot + 1;
+    w->next++;
+    m->step = step;
+    if (w->receives)
+        post_receive(w, m, p);
+    else
+        post_send(w, m, p);
+    return true;
+}
+
+/* The stream has nothing more to post: the next run's turn. */
+static void hand_over(struct ri_engine *e, struct channel *c, struct stream *w)
+{
+    c->head[w->receives] = w->behind;
+    if (w->behind)
+        mark(e, w->behind);
+    else
+        c->tail[w->receives] = NULL;
+    w->behind = NULL;
+}
+
+static unsigned pump(struct ri_engine *e, struct stream *w)
+{
+    struct channel *c = &e->channel[w->lane->link];
+    const ring_status_t status = w->lane->run->status;
+    unsigned posted = 0;
+    if (c->head[w->receives] != w)
+        return 0;
+    /* A rank that has heard of a disagreement still says to its other neighbours what it wanted. */
+    if (!w->introduced && (status == RING_OK || status == RING_ERR_MISMATCH)) {
+        post_signature(w);
+        posted++;
+    }
+    if (status != RING_OK)
+        return posted;
+    while (w->next < w->count && post_next(w))
+        posted++;
+    if (w->next == w->count)
+        hand_over(e, c, w);
+    return posted;
+}
+
+static unsigned pump_all(struct ri_engine *e)
+{
+    unsigned posted = 0;
+    while (e->dirty) {
+        struct stream *w = e->dirty;
+        e->dirty = w->next_dirty;
+        w->dirty = false;
+        posted += pump(e, w);
+    }
+    return posted;
+}
+
+/* ---- local work ------------------------------------------------------------------------------------------------ */
+
+static void do_slice(struct ri_run *run, const struct ri_step *p, size_t off, size_t len)
+{
+    char *dst = at(run, p->dst, off);
+    const char *a = at(run, p->a, off);
+    if (p->op == RI_COPY) {
+        if (dst != a && len)
+            memcpy(dst, a, len);
+        return;
+    }
+    run->reduction.reduce(dst, a, at(run, p->b, off), len >> run->eshift);
+    if (p->final && run->reduction.divide)
+        run->reduction.divide(dst, len >> run->eshift, run->program->ranks);
+}
+
+/* One slice of a run's oldest local step. */
+static void work(struct ri_run *run)
+{
+    const uint32_t step = run->local[run->local_head];
+    const struct ri_step *p = &run->program->step[step];
+    const size_t left = p->dst.len - run->local_done;
+    const size_t len = left < SLICE ? left : SLICE;
+    do_slice(run, p, run->local_done, len);
+    run->local_done += len;
+    if (run->local_done < p->dst.len)
+        return;
+    run->local_done = 0;
+    run->local_head++;
+    complete(run, step);
+}
+
+static void next_busy(struct ri_engine *e)
+{
+    struct ri_run *run = e->busy;
+    e->busy = run->next_busy;
+    if (!e->busy)
+        e->busy_tail = &e->busy;
+    run->busy = false;
+}
+
+static unsigned work_some(struct ri_engine *e)
+{
+    unsigned slices = 0;
+    while (e->busy && slices < LOCAL_WORK) {
+        struct ri_run *run = e->busy;
+        if (run->status == RING_OK && run->local_head < run->local_tail) {
+            work(run);
+            slices++;
+            pump_all(e);
+        }
+        if (run->status != RING_OK || run->local_head == run->local_tail)
+            next_busy(e);
+    }
+    return slices;
+}
+
+/* ---- completions ----------------------------------------------------------------------------------------------- */
+
+static void disagree(struct ri_run *run, const struct lane *lane)
+{
+    const struct ri_engine_setup *setup = &run->engine->setup;
+    if (setup->mismatch)
+        setup->mismatch(setup->owner, lane->peer, &run->mine, &lane->theirs);
+    fail(run, RING_ERR_MISMATCH, UINT32_MAX);
+    spread(run->engine);
+}
+
+static void finish(struct ri_engine *e, struct message *m)
+{
+    struct stream *w = m->stream;
+    struct lane *lane = w->lane;
+    struct ri_run *run = lane->run;
+    m->busy = false;
+    if (m->x.status != RING_OK)
+        break_link(e, lane, m->x.status);
+    if (run->status != RING_OK)
+        return;
+    lane->left--;
+    if (m->step != RI_NONE) {
+        if (w->next < w->count)
+            mark(e, w);
+        complete(run, m->step);
+        return;
+    }
+    if (w->receives) {
+        if (!lane->agreed) {
+            disagree(run, lane);
+            return;
+        }
+        mark(e, w);
+    }
+    one_less(run);
+}
+
+unsigned ri_engine_progress(struct ri_engine *e, struct ri_queue *done)
+{
+    unsigned moved = 0;
+    struct ri_xfer *x;
+    while ((x = ri_queue_take(done))) {
+        finish(e, (struct message *)x);
+        moved++;
+    }
+    moved += pump_all(e);
+    return moved + work_some(e);
+}
+
+/* ---- starting -------------------------------------------------------------------------------------------------- */
+
+static void enqueue(struct ri_engine *e, struct stream *w)
+{
+    struct channel *c = &e->channel[w->lane->link];
+    w->next = w->slot = 0;
+    w->introduced = false;
+    w->behind = NULL;
+    if (c->tail[w->receives])
+        c->tail[w->receives]->behind = w;
+    else
+        c->head[w->receives] = w;
+    c->tail[w->receives] = w;
+    mark(e, w);
+}
+
+static void enter(struct ri_engine *e, struct ri_run *run)
+{
+    run->number = ++e->started;
+    run->active = true;
+    run->next = NULL;
+    run->prev = e->last;
+    *(e->last ? &e->last->next : &e->first) = run;
+    e->last = run;
+}
+
+static void start_lane(struct ri_engine *e, struct lane *lane)
+{
+    lane->agreed = false;
+    lane->left = lane->messages;
+    lane->wire = e->setup.link[lane->link];
+    lane->transport = lane->wire->ctx->transport;
+}
+
+/* Nobody waits for the first local steps; they are listed in the order of the program. */
+static void start_local(struct ri_run *run)
+{
+    run->local_head = run->local_tail = 0;
+    run->local_done = 0;
+    for (uint32_t i = 0; i < run->first_locals; i++)
+        ready(run, run->first_local[i]);
+}
+
+void ri_run_start(struct ri_run *run, const void *src, void *dst, const struct ri_reduction *reduction,
+                  const struct ri_signature *signature)
+{
+    struct ri_engine *e = run->engine;
+    const struct channel *c;
+    run->base[RI_SRC] = (char *)(uintptr_t)src; /* only read: no step writes to SRC unless it is DST */
+    run->base[RI_DST] = dst;
+    run->reduction = *reduction;
+    run->eshift = (unsigned)__builtin_ctz(reduction->esize ? reduction->esize : 1);
+    run->mine = *signature;
+    run->status = RING_OK;
+    run->culprit = UINT32_MAX;
+    run->left = run->program->n + 2 * run->lanes;
+    if (run->program->n)
+        memcpy(run->waits, run->waits_at_start, run->program->n);
+    enter(e, run);
+    for (uint32_t i = 0; i < run->lanes; i++)
+        start_lane(e, &run->lane[i]);
+    if ((c = broken(run))) {
+        fail(run, c->status, c->culprit);
+        return;
+    }
+    for (uint32_t i = 0; i < run->lanes; i++)
+        for (int d = 0; d < 2; d++)
+            enqueue(e, &run->lane[i].way[d]);
+    start_local(run);
+    if (!run->left)
+        leave(e, run);
+    pump_all(e);
+}
+
+ring_status_t ri_run_state(const struct ri_run *run, bool *done_out)
+{
+    *done_out = run->status == RING_OK && !run->left;
+    return run->status;
+}
+
+uint32_t ri_run_culprit(const struct ri_run *run) { return run->culprit; }
