@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* coll.h - algorithms as rows of a table, and the choice among them.
  *
- * An algorithm is a builder of programs (lib/sched/sched.h) plus its cost in the latency-bandwidth model, one file each,
- * ending in one const row; the build generates the table from the list of files. */
+ * An algorithm is a builder of programs (lib/sched/sched.h) plus its cost in the latency-bandwidth model, one file
+ * each, ending in one const row; the build generates the table from the list of files. */
 #ifndef RI_COLL_H
 #define RI_COLL_H
 
@@ -39,8 +39,41 @@ const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name
 const struct ri_algorithm *ri_algorithm_choose(ring_coll_t coll, const struct ri_coll_args *a,
                                                const struct ri_cost_model *m, const char *forced);
 
-/* The segment to use for a message of `bytes` cut among `parts` ranks: at most `limit`, a multiple of esize, and so many
- * that a program stays below some ten thousand steps. */
+/* The segment to use for a message of `bytes` cut among `parts` ranks: at most `limit`, a multiple of esize, and so
+ * many that a program stays below some ten thousand steps (for the largest messages that goes before the limit). */
 size_t ri_segment_for(size_t bytes, uint32_t parts, uint32_t esize, size_t limit);
+
+/* Part `index` of `total` elements cut into `parts` as evenly as whole elements allow: the first ones get one more. */
+struct ri_cut {
+    size_t begin, count; /* elements */
+};
+static inline struct ri_cut ri_cut_of(size_t total, size_t parts, size_t index)
+{
+    const size_t base = total / parts, more = total % parts;
+    return (struct ri_cut){index * base + (index < more ? index : more), base + (index < more)};
+}
+
+/* How many messages of at most a->seg bytes carry `count` elements; at least one. */
+static inline size_t ri_segments(const struct ri_coll_args *a, size_t count)
+{
+    const size_t each = a->seg > a->esize ? a->seg / a->esize : 1;
+    return count ? (count - 1) / each + 1 : 1;
+}
+
+/* Segment i of n of the elements of `cut`, as bytes of a slot. */
+static inline struct ri_span ri_segment(const struct ri_coll_args *a, enum ri_slot slot, struct ri_cut cut, size_t n,
+                                        size_t i)
+{
+    const struct ri_cut part = ri_cut_of(cut.count, n, i);
+    return (struct ri_span){slot, (cut.begin + part.begin) * a->esize, part.count * a->esize};
+}
+
+/* No elements: the algorithm's messages for one element, all in scratch memory, so that even then no rank is done
+ * before all have come and agree. */
+ring_status_t ri_build_tokens(struct ri_sched *s, const struct ri_coll_args *a,
+                              ring_status_t (*build)(struct ri_sched *s, const struct ri_coll_args *a));
+
+/* One rank: there is nothing to do but to copy. */
+ring_status_t ri_build_alone(struct ri_sched *s, const struct ri_coll_args *a);
 
 #endif
