@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* limits.c - what this machine allows: bounds that no collective of two processes can beat by much.
+ *
+ * Two processes on two processors run bare loops, without any library: an exchange of cache lines, a sum over buffers
+ * that both have mapped, copies, reads of the other's memory, and an exchange over a socket on the loopback.  Every
+ * figure is the median of a few rounds of many repetitions on buffers that are used again and again, as benchmarks do.
+ * Nothing here verifies a collective; it only says how fast one could be.  Uses libc and the compiler only. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+enum {
+    MOST = 32 << 20,
+    ROUNDS = 7,
+    LINES = 2,
+    GIVE_UP_SECONDS = 60,
+    LOOKS_BEFORE_YIELD = 20000,
+    LOOKS_BEFORE_YIELD_ON_SOCKET = 100,
+    PIECE = 128 << 10
+};
+
+struct line {
+    _Alignas(128) _Atomic uint32_t seq;
+};
+
+/* What both processes share. */
+struct arena {
+    struct line line[2][LINES];
+    _Alignas(128) uint64_t address[2];
+    pid_t pid[2];
+    _Alignas(4096) float src[2][MOST / sizeof(float)], dst[2][MOST / sizeof(float)];
+};
+
+/* One process's side. */
+struct side {
+    struct arena *arena;
+    int me;
+    uint32_t seq;
+    int sock;
+    float *src, *dst; /* private memory */
+};
+
+struct bound {
+    const char *name, *help;
+    void (*work)(struct side *s, size_t bytes);
+    double moved; /* bytes that a process moves, for each byte of the buffer, one way */
+    size_t sizes[6];
+};
+
+static const char *progress = "starting";
+
+static void die(const char *what)
+{
+    fprintf(stderr, "limits: %s: %s: %s\n", progress, what, strerror(errno));
+    exit(1);
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* ---- the bare loops -------------------------------------------------------------------------------------------- */
+
+/* Each stores one line and waits for the other's: two take turns, so the store never meets a reader. */
+static void exchange_lines(struct side *s, size_t bytes)
+{
+    const uint32_t seq = ++s->seq;
+    (void)bytes;
+    atomic_store_explicit(&s->arena->line[s->me][seq % LINES].seq, seq, memory_order_release);
+    for (uint64_t look = 1; atomic_load_explicit(&s->arena->line[!s->me][seq % LINES].seq, memory_order_acquire) != seq;
+         look++)
+        if (look % LOOKS_BEFORE_YIELD == 0)
+            sched_yield();
+}
+
+static inline __attribute__((always_inline)) void add_two(float *x, float *y, const float *a, const float *b, size_t n)
+{
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (size_t i = 0; i < n; i++)
+        x[i] = y[i] = a[i] + b[i];
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void add_wide(float *x, float *y, const float *a, const float *b, size_t n)
+{
+    add_two(x, y, a, b, n);
+}
+#endif
+
+static void add(float *x, float *y, const float *a, const float *b, size_t n)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        add_wide(x, y, a, b, n);
+        return;
+    }
+#endif
+    add_two(x, y, a, b, n);
+}
+
+static void sum_shared(struct side *s, size_t bytes)
+{
+    struct arena *m = s->arena;
+    const size_t half = bytes / sizeof(float) / 2, at = (size_t)s->me * half;
+    add(m->dst[0] + at, m->dst[1] + at, m->src[0] + at, m->src[1] + at, half);
+    exchange_lines(s, 0);
+}
+
+#if defined(__x86_64__)
+static void sum_shared_past_cache(struct side *s, size_t bytes)
+{
+    struct arena *m = s->arena;
+    const size_t half = bytes / sizeof(float) / 2, at = (size_t)s->me * half;
+    for (size_t i = at; i < at + half; i += 4) {
+        const __m128 sum = _mm_add_ps(_mm_load_ps(m->src[0] + i), _mm_load_ps(m->src[1] + i));
+        _mm_stream_ps(m->dst[0] + i, sum);
+        _mm_stream_ps(m->dst[1] + i, sum);
+    }
+    _mm_sfence();
+    exchange_lines(s, 0);
+}
+#endif
+
+static void copy(struct side *s, size_t bytes)
+{
+    memcpy(s->dst, s->src, bytes);
+    __asm__ volatile("" ::: "memory");
+}
+
+static void read_peer(struct side *s, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        const struct iovec here = {.iov_base = (char *)s->dst + done, .iov_len = bytes - done};
+        const struct iovec there = {.iov_base = (char *)(uintptr_t)s->arena->address[!s->me] + done,
+                                    .iov_len = bytes - done};
+        const ssize_t n = process_vm_readv(s->arena->pid[!s->me], &here, 1, &there, 1, 0);
+        if (n <= 0)
+            die("process_vm_readv");
+        done += (size_t)n;
+    }
+}
+
+/* Both send and receive `bytes` at the same time; what has come is added when sum is set. */
+static void exchange_socket_bytes(struct side *s, size_t bytes, bool sum)
+{
+    size_t sent = 0, come = 0, added = 0, before = 0;
+    for (uint64_t look = 1; sent < bytes || come < bytes; look++) {
+        if (look % LOOKS_BEFORE_YIELD_ON_SOCKET == 0) {
+            if (before == sent + come)
+                sched_yield();
+            before = sent + come;
+        }
+        if (sent < bytes) {
+            const ssize_t n = send(s->sock, (char *)s->src + sent, bytes - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (n < 0 && errno != EAGAIN)
+                die("send");
+            sent += n > 0 ? (size_t)n : 0;
+        }
+        const size_t most = bytes - come < PIECE ? bytes - come : PIECE;
+        const ssize_t n = most ? recv(s->sock, (char *)s->dst + come, most, MSG_DONTWAIT) : 0;
+        if (most && (n == 0 || (n < 0 && errno != EAGAIN)))
+            die("recv");
+        come += n > 0 ? (size_t)n : 0;
+        const size_t whole = come / sizeof(float);
+        if (sum)
+            add(s->dst + added, s->dst + added, s->dst + added, s->src + added, whole - added);
+        added = whole;
+    }
+}
+
+static void exchange_socket(struct side *s, size_t bytes) { exchange_socket_bytes(s, bytes, false); }
+
+static void exchange_socket_and_sum(struct side *s, size_t bytes) { exchange_socket_bytes(s, bytes, true); }
+
+static const struct bound bounds[] = {
+    {"line", "each process stores a cache line and waits for the other's", exchange_lines, 1, {8}},
+    {"shared-sum",
+     "each process adds half of two shared buffers, stores to two others, then a line each way",
+     sum_shared,
+     1,
+     {8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20}},
+#if defined(__x86_64__)
+    {"shared-sum-nt",
+     "the same with stores that pass the caches",
+     sum_shared_past_cache,
+     1,
+     {1 << 20, 8 << 20, 32 << 20}},
+#endif
+    {"copy", "each process copies its own buffer", copy, 1, {64 << 10, 1 << 20, 32 << 20}},
+    {"peer-read",
+     "each process reads the other's buffer with process_vm_readv",
+     read_peer,
+     1,
+     {4 << 10, 64 << 10, 1 << 20, 32 << 20}},
+    {"tcp",
+     "both send and receive at once over one TCP connection on the loopback",
+     exchange_socket,
+     1,
+     {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20}},
+    {"tcp-sum",
+     "the same, and what has come is added",
+     exchange_socket_and_sum,
+     1,
+     {64 << 10, 1 << 20, 8 << 20, 32 << 20}},
+};
+enum { BOUNDS = sizeof bounds / sizeof *bounds, SIZES = sizeof bounds->sizes / sizeof *bounds->sizes };
+
+/* Cases of perf/compare that a bound is the limit of; of several the lowest counts. */
+static const struct {
+    const char *name, *bound;
+    size_t bytes;
+} cases[] = {
+    {"shm-2-8B", "line", 8},
+    {"shm-2-64K", "shared-sum", 64 << 10},
+    {"shm-2-1M", "shared-sum", 1 << 20},
+    {"shm-2-32M", "shared-sum", 32 << 20},
+    {"tcp-2-8B", "tcp", 8},
+    {"tcp-2-64K", "tcp", 64 << 10},
+    {"tcp-2-1M", "tcp", 1 << 20},
+    {"tcp-2-32M", "tcp", 32 << 20},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* ---- two processes --------------------------------------------------------------------------------------------- */
+
+struct options {
+    bool json;
+    const char *only, *congestion;
+};
+
+/* The two processors are the first of those that this process may use; with one, figures are those of taking turns. */
+static int pin(int me)
+{
+    cpu_set_t all, one;
+    int seen = 0;
+    if (sched_getaffinity(0, sizeof all, &all))
+        return 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && seen++ == me % CPU_COUNT(&all)) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+        }
+    return CPU_COUNT(&all);
+}
+
+static void give_up(int signal)
+{
+    (void)signal;
+    static const char text[] = "limits: no progress for a minute; giving up\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(2);
+    _exit(1);
+}
+
+static void connect_pair(int pair[2], const char *congestion)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    const int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    progress = "a TCP connection on the loopback";
+    if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) || listen(listener, 1) ||
+        getsockname(listener, (struct sockaddr *)&at, &len))
+        die("listening");
+    pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) ||
+        setsockopt(pair[0], IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion))) {
+        fprintf(stderr,
+                "limits: congestion control '%s': %s; /proc/sys/net/ipv4/tcp_available_congestion_control lists "
+                "what there is\n",
+                congestion, strerror(errno));
+        exit(2);
+    }
+    if (connect(pair[0], (struct sockaddr *)&at, sizeof at) || (pair[1] = accept(listener, NULL, NULL)) < 0)
+        die("connecting");
+    for (int i = 0; i < 2; i++)
+        setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    close(listener);
+}
+
+static void prepare(struct side *s)
+{
+    s->src = aligned_alloc(4096, MOST);
+    s->dst = aligned_alloc(4096, MOST);
+    if (!s->src || !s->dst)
+        die("memory");
+    for (size_t i = 0; i < MOST / sizeof(float); i++) {
+        s->src[i] = 1;
+        s->dst[i] = 0;
+        s->arena->src[s->me][i] = 1;
+        s->arena->dst[s->me][i] = 0;
+    }
+    s->arena->address[s->me] = (uintptr_t)s->src;
+    s->arena->pid[s->me] = getpid();
+    exchange_lines(s, 0);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Both processes run this; the median of this one's rounds, in microseconds. */
+static double measure(struct side *s, const struct bound *b, size_t bytes)
+{
+    const size_t wanted = ((size_t)24 << 20) / (bytes + 4096), times = wanted < 2 ? 2 : wanted;
+    double took[ROUNDS];
+    alarm(GIVE_UP_SECONDS);
+    progress = b->name;
+    for (int round = -1; round < ROUNDS; round++) {
+        exchange_lines(s, 0);
+        const double from = now_us();
+        for (size_t i = 0; i < times; i++)
+            b->work(s, bytes);
+        if (round >= 0)
+            took[round] = (now_us() - from) / (double)times;
+    }
+    exchange_lines(s, 0);
+    qsort(took, ROUNDS, sizeof *took, compare);
+    return took[ROUNDS / 2];
+}
+
+typedef double table[BOUNDS][SIZES];
+
+static void measure_all(struct side *s, const struct options *o, table times)
+{
+    for (size_t i = 0; i < BOUNDS; i++)
+        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
+            if (!o->only || !strcmp(o->only, bounds[i].name))
+                times[i][k] = measure(s, &bounds[i], bounds[i].sizes[k]);
+}
+
+/* ---- telling --------------------------------------------------------------------------------------------------- */
+
+static double gigabytes(const struct bound *b, size_t bytes, double us) { return b->moved * (double)bytes / us / 1e3; }
+
+static void print_table(const struct options *o, table times, int processors)
+{
+    printf("# bounds of two processes on %d processor%s; TCP with %s\n", processors < 2 ? processors : 2,
+           processors < 2 ? " (they take turns: figures are not bounds)" : "s", o->congestion);
+    printf("# %-14s %12s %12s %10s\n", "bound", "bytes", "time (us)", "GB/s");
+    for (size_t i = 0; i < BOUNDS; i++)
+        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
+            if (times[i][k] > 0)
+                printf("  %-14s %12zu %12.3f %10.3f\n", bounds[i].name, bounds[i].sizes[k], times[i][k],
+                       gigabytes(&bounds[i], bounds[i].sizes[k], times[i][k]));
+}
+
+/* The lowest time of the bounds whose name begins with `name`. */
+static double best(table times, const char *name, size_t bytes)
+{
+    double least = 0;
+    for (size_t i = 0; i < BOUNDS; i++)
+        for (size_t k = 0; k < SIZES; k++)
+            if (!strncmp(bounds[i].name, name, strlen(name)) && bounds[i].sizes[k] == bytes && times[i][k] > 0 &&
+                (least <= 0 || times[i][k] < least))
+                least = times[i][k];
+    return least;
+}
+
+/* Members named like the cases of perf/compare, in microseconds, and the whole table. */
+static void print_json(const struct options *o, table times, int processors)
+{
+    const char *comma = "";
+    printf("{\"processors\":%d,\"congestion\":\"%s\"", processors, o->congestion);
+    for (size_t i = 0; i < CASES; i++)
+        if (best(times, cases[i].bound, cases[i].bytes) > 0)
+            printf(",\"%s\":%.4f", cases[i].name, best(times, cases[i].bound, cases[i].bytes));
+    printf(",\"limits\":[");
+    for (size_t i = 0; i < BOUNDS; i++)
+        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
+            if (times[i][k] > 0) {
+                printf("%s{\"bound\":\"%s\",\"bytes\":%zu,\"time\":%.4f,\"bandwidth\":%.4f}", comma, bounds[i].name,
+                       bounds[i].sizes[k], times[i][k], gigabytes(&bounds[i], bounds[i].sizes[k], times[i][k]));
+                comma = ",";
+            }
+    printf("]}\n");
+}
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
+
+static void print_help(void)
+{
+    printf("Usage: limits [-j] [-o BOUND] [-C NAME]\n"
+           "Measure what two processes on this machine can do at best, without any library.\n\n"
+           "  -j, --json             print JSON: times in microseconds, bandwidths in GB/s (1e9)\n"
+           "  -o, --only BOUND       measure one bound only\n"
+           "  -C, --congestion NAME  TCP congestion control (default cubic)\n"
+           "  -h, --help             print this\n\n"
+           "Bounds:\n");
+    for (size_t i = 0; i < BOUNDS; i++)
+        printf("  %-14s %s\n", bounds[i].name, bounds[i].help);
+}
+
+static void check_bound(const char *name)
+{
+    for (size_t i = 0; i < BOUNDS; i++)
+        if (!strcmp(name, bounds[i].name))
+            return;
+    fprintf(stderr, "limits: no bound is called '%s'; there are:", name);
+    for (size_t i = 0; i < BOUNDS; i++)
+        fprintf(stderr, " %s", bounds[i].name);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
+static struct options parse(int argc, char **argv)
+{
+    static const struct option names[] = {{"json", no_argument, NULL, 'j'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"congestion", required_argument, NULL, 'C'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    struct options o = {.congestion = "cubic"};
+    for (int c; (c = getopt_long(argc, argv, "jo:C:h", names, NULL)) != -1;)
+        switch (c) {
+        case 'j':
+            o.json = true;
+            break;
+        case 'o':
+            check_bound(o.only = optarg);
+            break;
+        case 'C':
+            o.congestion = optarg;
+            break;
+        case 'h':
+            print_help();
+            exit(0);
+        default:
+            fprintf(stderr, "limits: --help lists the options\n");
+            exit(2);
+        }
+    if (optind < argc) {
+        fprintf(stderr, "limits: '%s' is no option; limits takes no other arguments\n", argv[optind]);
+        exit(2);
+    }
+    return o;
+}
+
+/* The child ends with its parent and the parent reports the child's end. */
+static int run(struct side *s, const struct options *o, int sockets[2])
+{
+    static table times;
+    const pid_t parent = getpid(), child = fork();
+    if (child < 0)
+        die("fork");
+    s->me = child == 0;
+    s->sock = sockets[s->me];
+    close(sockets[!s->me]);
+    if (!child && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent))
+        return 1;
+    const int processors = pin(s->me);
+    prepare(s);
+    measure_all(s, o, times);
+    if (!child)
+        return 0;
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status) {
+        fprintf(stderr, "limits: the second process failed\n");
+        return 1;
+    }
+    (o->json ? print_json : print_table)(o, times, processors);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct options o = parse(argc, argv);
+    struct side s = {.sock = -1};
+    int sockets[2];
+    s.arena = mmap(NULL, sizeof *s.arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s.arena == MAP_FAILED)
+        die("shared memory");
+    signal(SIGALRM, give_up);
+    alarm(GIVE_UP_SECONDS);
+    connect_pair(sockets, o.congestion);
+    return run(&s, &o, sockets);
+}
