@@ -55,6 +55,11 @@ struct ri_link {
     bool initiator; /* exactly one end of a link is */
 };
 
+/* A link may carry messages of RI_STRIPE bytes and more side by side (several sockets), so their bytes may come before
+ * those of an earlier message.  The bytes of shorter ones come in posting order, so that what one message says can be
+ * known when the next one's sink is called. */
+enum { RI_STRIPE = 64 << 10 };
+
 /* One send or recv in flight; caller's memory.
  *
  * A recv with a sink does not store: as bytes arrive the transport hands them to sink() in order, in pieces whose length

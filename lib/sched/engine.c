@@ -9,22 +9,17 @@
  *
  * Trust.  A lane's first message in each direction is the signature.  Receives may be posted behind it before it has
  * come, so that a small operation needs one call each way, but then they go through a sink that drops every byte unless
- * the signature, which arrives first, was the right one.
+ * the signature, which arrives first (RI_STRIPE), was the right one.
  *
  * What it is not: it knows no algorithm, no waiting and no time.  Memory: everything hangs below struct ri_run, made by
  * ri_run_new(); see run.c.  Threads: one at a time. */
 #include "lib/sched/run.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "lib/base/error.h"
-#include "lib/base/mem.h"
-
 enum {
-    GUARDED = 64 << 10, /* longest plain receive that goes through a sink because the signature has not come yet */
-    SLICE = 64 << 10,   /* of local work at a time, so that it stays in cache and links are looked at meanwhile   */
-    LOCAL_WORK = 4      /* slices per call */
+    SLICE = 64 << 10, /* of local work at a time, so that it stays in cache and links are looked at meanwhile */
+    LOCAL_WORK = 4    /* slices per call                                                                      */
 };
 
 /* ---- failure --------------------------------------------------------------------------------------------------- */
@@ -193,11 +188,11 @@ static void post_signature(struct stream *w)
     post(w, m);
 }
 
-/* May this be received before the peer's signature has come?  Scratch memory may hold anything; the caller's may not.
- */
+/* May this be posted before the peer's signature has come?  Plain scratch memory may hold anything; all else needs a
+ * sink that knows, and so a message that cannot come before the signature. */
 static bool in_time(const struct stream *w, const struct ri_step *p)
 {
-    return w->lane->agreed || p->op == RI_RECV_REDUCE || p->dst.slot == RI_TMP || p->dst.len <= GUARDED;
+    return w->lane->agreed || p->dst.len < RI_STRIPE || (p->op == RI_RECV && p->dst.slot == RI_TMP);
 }
 
 static void post_receive(struct stream *w, struct message *m, const struct ri_step *p)

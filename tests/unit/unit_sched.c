@@ -146,6 +146,91 @@ Test(run, every_allocation_may_fail)
     ri_sched_free(&s);
 }
 
+/* ---- a transport that only writes down what is posted ---------------------------------------------------------- */
+
+static struct ri_queue sends, recvs;
+
+static void note_send(struct ri_link *l, struct ri_xfer *x)
+{
+    (void)l;
+    ri_queue_put(&sends, x);
+}
+
+static void note_recv(struct ri_link *l, struct ri_xfer *x)
+{
+    (void)l;
+    ri_queue_put(&recvs, x);
+}
+
+static const struct ri_transport notes = {.send = note_send, .recv = note_recv};
+static struct ri_tctx ctx = {.transport = &notes};
+static struct ri_link wire = {.ctx = &ctx};
+
+static void copy(void *to, const void *a, const void *b, size_t count)
+{
+    (void)a;
+    memcpy(to, b, count);
+}
+
+/* What is posted behind a signature that has not come: long ones wait, short ones go through a sink. */
+static void receive_ahead(size_t len, struct ri_span to, bool reduces, bool posted, bool through_a_sink)
+{
+    static char memory[RI_STRIPE];
+    struct ri_link *const links[] = {&wire};
+    const struct ri_engine_setup setup = {
+        .links = 2, .link = (struct ri_link *const[]){NULL, links[0]}, .link_of = same};
+    const struct ri_signature signature = {.magic = RI_SIGNATURE_MAGIC};
+    const struct ri_reduction reduction = {.reduce = copy, .esize = 1};
+    struct ri_engine *e;
+    struct ri_run *run;
+    struct ri_sched s = {0};
+    struct ri_queue done = {0};
+    bool is_done;
+    sends = recvs = (struct ri_queue){0};
+    to.len = len;
+    s.tmp_len = to.slot == RI_TMP ? len : 0;
+    if (reduces)
+        ri_recv_reduce(&s, 1, to, to, RI_NONE);
+    else
+        ri_recv(&s, 1, to, RI_NONE);
+    cr_assert_eq(ri_sched_done(&s), RING_OK);
+    cr_assert_eq(ri_engine_open(&setup, &e), RING_OK);
+    cr_assert_eq(ri_run_new(e, &s, &run), RING_OK);
+    ri_run_start(run, memory, memory, &reduction, &signature);
+    struct ri_xfer *hello = ri_queue_take(&recvs), *data = ri_queue_take(&recvs), *mine = ri_queue_take(&sends);
+    cr_assert_eq(data != NULL, posted, "%zu bytes", len);
+    hello->sink(hello, 0, &signature, 16);
+    hello->sink(hello, 16, (const char *)&signature + 16, 16);
+    ri_queue_put(&done, mine);
+    ri_queue_put(&done, hello);
+    ri_engine_progress(e, &done);
+    if (!posted)
+        data = ri_queue_take(&recvs);
+    cr_assert_not_null(data);
+    cr_assert_eq(data->sink != NULL, through_a_sink);
+    cr_assert_eq(ri_run_state(run, &is_done), RING_OK);
+    cr_assert_not(is_done);
+    ri_queue_put(&done, data);
+    ri_engine_progress(e, &done);
+    cr_assert_eq(ri_run_state(run, &is_done), RING_OK);
+    cr_assert(is_done);
+    ri_run_free(run);
+    ri_engine_close(e);
+    ri_sched_free(&s);
+}
+
+Test(run, what_can_overtake_the_signature_waits_for_it)
+{
+    const struct ri_span user = {RI_DST, 0, 0}, scratch = {RI_TMP, 0, 0};
+    receive_ahead(RI_STRIPE - 1, user, false, true, true);
+    receive_ahead(RI_STRIPE, user, false, false, false);
+    receive_ahead(RI_STRIPE - 1, user, true, true, true);
+    receive_ahead(RI_STRIPE, user, true, false, true);
+    receive_ahead(RI_STRIPE - 1, scratch, false, true, false);
+    receive_ahead(RI_STRIPE, scratch, false, true, false);
+    receive_ahead(RI_STRIPE, scratch, true, false, true);
+}
+
 Test(hazard, each_kind_of_conflict_is_counted_once)
 {
     char why[200];

@@ -14,7 +14,7 @@
 
 #include "transports/transport.h"
 
-enum { TCP_LANES = 16, TCP_STRIPE = 64 << 10 };
+enum { TCP_LANES = 16, TCP_STRIPE = RI_STRIPE };
 
 struct tcp_place {
     struct ri_xfer *at; /* what the lane works on; NULL: nothing posted for it */
