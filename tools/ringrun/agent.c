@@ -24,6 +24,7 @@ struct agent {
     struct job job;
     bool has_job, over;
     struct ranks ranks;
+    uint32_t told;  /* ends of ranks that ringrun knows of */
     int64_t credit; /* bytes of output that may still be sent */
     int signals;
     int input; /* of rank 0; -1: not here, or closed */
@@ -62,7 +63,7 @@ static void send_taken(struct agent *a, uint32_t len)
     channel_end(&a->up, mark);
 }
 
-static void send_exit(struct agent *a, struct rank *k)
+static void send_exit(struct agent *a, const struct rank *k)
 {
     size_t mark;
     struct bytes *b = channel_begin(&a->up, MSG_EXIT, &mark);
@@ -70,7 +71,14 @@ static void send_exit(struct agent *a, struct rank *k)
     put_u32(b, k->how);
     put_u32(b, k->value);
     channel_end(&a->up, mark);
-    k->told = true;
+}
+
+static void send_shut(struct agent *a, struct rank *k)
+{
+    size_t mark;
+    put_u32(channel_begin(&a->up, MSG_SHUT, &mark), k->number);
+    channel_end(&a->up, mark);
+    k->shut = true;
 }
 
 /* ---- standard input of rank 0 --------------------------------------------------------------------------------------
@@ -124,6 +132,12 @@ static char **environment_of(const struct job *job, char *const *base)
     return env;
 }
 
+static void watch_ranks(struct agent *a)
+{
+    for (uint32_t i = 0; i < a->ranks.count; i++)
+        server_watch(a->ranks.list[i].number, a->ranks.list[i].pid);
+}
+
 static void start_ranks(struct agent *a)
 {
     uint32_t count = a->job.places[a->job.here].count, first = a->job.places[a->job.here].first;
@@ -139,6 +153,7 @@ static void start_ranks(struct agent *a)
         a->over = true;
     } else {
         ranks_start(&a->ranks, &a->job, env, a->original, &a->input);
+        watch_ranks(a);
     }
     for (uint32_t i = 0; i < count; i++)
         env_free(env[i]);
@@ -146,19 +161,23 @@ static void start_ranks(struct agent *a)
     env_free(base);
 }
 
-/* Tell of ranks that have ended, once all that they wrote is on its way. */
+/* Tell of ranks that have ended, first to last; and when all that they wrote is on its way. */
 static void tell_ends(struct agent *a)
 {
-    for (uint32_t i = 0; i < a->ranks.count; i++) {
-        struct rank *k = &a->ranks.list[i];
-        if (!k->over || k->told || k->pid)
+    bool settled = a->told < a->ranks.ended_count && ranks_settled(&a->ranks, a->told);
+    for (; settled && a->told < a->ranks.ended_count; a->told++) {
+        struct rank *k = &a->ranks.list[a->ranks.ended[a->told]];
+        send_exit(a, k);
+        if (k->number == 0)
+            close_input(a, true);
+    }
+    for (uint32_t i = 0; i < a->told; i++) {
+        struct rank *k = &a->ranks.list[a->ranks.ended[i]];
+        if (k->shut)
             continue;
         bool drained = stream_drained(&k->out[0], &a->up, &a->credit);
-        if (stream_drained(&k->out[1], &a->up, &a->credit) && drained) {
-            send_exit(a, k);
-            if (k->number == 0)
-                close_input(a, true);
-        }
+        if (stream_drained(&k->out[1], &a->up, &a->credit) && drained)
+            send_shut(a, k);
     }
 }
 
@@ -284,13 +303,15 @@ static void take_signals(struct agent *a)
 {
     struct signalfd_siginfo info;
     while (read(a->signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo != SIGCHLD) {
-            send_problem(a, need_format("the agent was ended by signal %u (%s)", info.ssi_signo,
-                                        strsignal((int)info.ssi_signo)));
-            a->over = true;
+        if (info.ssi_signo == SIGCHLD) {
+            ranks_reap(&a->ranks, (pid_t)info.ssi_pid); /* the kernel keeps the first of several SIGCHLD */
+            continue;
         }
+        send_problem(
+            a, need_format("the agent was ended by signal %u (%s)", info.ssi_signo, strsignal((int)info.ssi_signo)));
+        a->over = true;
     }
-    ranks_reap(&a->ranks);
+    watch_ranks(a);
 }
 
 enum { AT_IN, AT_OUT, AT_SIGNALS, AT_SERVER, AT_INPUT, AT_STREAMS };
@@ -321,7 +342,7 @@ static void turn(struct agent *a)
 {
     struct pollfd *p = need((AT_STREAMS + 2 * (size_t)a->ranks.count) * sizeof *p);
     size_t count = fill_polls(a, p);
-    if (poll(p, count, -1) > 0) {
+    if (poll(p, count, a->ranks.settle_by ? 5 : -1) > 0) {
         pump_streams(a, p); /* first: the list of ranks may be made below */
         if (p[AT_IN].revents)
             take_messages(a);

@@ -113,6 +113,14 @@ static void rank_over(struct control *c, uint32_t rank, enum ended how, uint32_t
         input_close(&c->input);
 }
 
+static void rank_shut(struct control *c, struct link *l, struct cursor *body)
+{
+    const struct place *p = &c->job.places[l->place];
+    uint32_t rank = get_u32(body);
+    if (cursor_done(body) && rank >= p->first && rank - p->first < p->count)
+        ending_shut(&c->ending, rank);
+}
+
 static const char *host_of(const struct control *c, const struct link *l) { return c->job.places[l->place].host; }
 
 /* Why an agent went, for people. */
@@ -132,7 +140,7 @@ static void lose(struct control *c, struct link *l, const char *why)
     const struct place *p = &c->job.places[l->place];
     uint32_t missed = 0;
     for (uint32_t r = p->first; r < p->first + p->count; r++)
-        missed += !c->ending.ranks[r].over;
+        missed += !c->ending.ranks[r].shut;
     l->lost = l->ch.ended = true;
     if (!missed)
         return;
@@ -141,9 +149,10 @@ static void lose(struct control *c, struct link *l, const char *why)
                    p->first + p->count - 1, why);
     if (!l->hello && !c->ending.ours)
         ending_begin(&c->ending, EXIT_LAUNCHER, 0); /* before ENDED_LOST gives the others time */
-    for (uint32_t r = p->first; r < p->first + p->count; r++)
-        if (!c->ending.ranks[r].over)
-            rank_over(c, r, ENDED_LOST, 0);
+    for (uint32_t r = p->first; r < p->first + p->count; r++) {
+        rank_over(c, r, ENDED_LOST, 0); /* if it was not over before */
+        ending_shut(&c->ending, r);
+    }
 }
 
 static void take_hello(struct control *c, struct link *l, struct cursor *body)
@@ -211,6 +220,9 @@ static void take_message(struct control *c, struct link *l, uint32_t type, struc
         break;
     case MSG_EXIT:
         take_exit(c, l, body);
+        break;
+    case MSG_SHUT:
+        rank_shut(c, l, body);
         break;
     case MSG_ABORT:
         take_abort(c, l, body);

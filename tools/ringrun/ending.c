@@ -18,7 +18,8 @@ void ending_init(struct ending *e, const struct job *job, struct output *out)
                          .term_at = UINT64_MAX,
                          .kill_at = UINT64_MAX,
                          .give_up_at = UINT64_MAX,
-                         .first = UINT32_MAX};
+                         .first = UINT32_MAX,
+                         .name_at = UINT64_MAX};
     e->ranks = need(job->size * sizeof *e->ranks);
 }
 
@@ -49,26 +50,6 @@ bool ending_signal(struct ending *e, int code)
     e->kill_at = second ? now_ms() : sooner(e->kill_at, now_ms() + TERM_MS);
     return !second;
 }
-
-int ending_due(struct ending *e, uint64_t now, bool *give_up_out)
-{
-    *give_up_out = now >= e->give_up_at;
-    if (now >= e->kill_at) {
-        e->kill_at = UINT64_MAX;
-        e->ours = true;
-        e->give_up_at = sooner(e->give_up_at, now + GIVE_UP_MS);
-        return 9;
-    }
-    if (now >= e->term_at) {
-        e->term_at = UINT64_MAX;
-        e->ours = true;
-        e->kill_at = sooner(e->kill_at, now + TERM_MS);
-        return 15;
-    }
-    return 0;
-}
-
-uint64_t ending_next(const struct ending *e) { return sooner(e->term_at, sooner(e->kill_at, e->give_up_at)); }
 
 /* ---- ranks ---------------------------------------------------------------------------------------------------------
  */
@@ -117,14 +98,28 @@ static char *what(const struct ending *e, enum ended how, uint32_t value)
     return need_text("was lost");
 }
 
-static void name_first(struct ending *e, uint32_t rank, enum ended how, uint32_t value)
+static void name_first(struct ending *e)
 {
-    e->first = rank;
-    if (how == ENDED_LOST)
+    const struct end_of *k = &e->ranks[e->first];
+    e->name_at = UINT64_MAX;
+    if (k->how == ENDED_LOST)
         return; /* the host was named */
-    char *text = what(e, how, value);
-    output_say(e->out, "rank %u on host %s %s", rank, e->job->places[job_place(e->job, rank)].host, text);
+    char *text = what(e, k->how, k->value);
+    output_say(e->out, "rank %u on host %s %s", e->first, e->job->places[job_place(e->job, e->first)].host, text);
     free(text);
+}
+
+static void choose_first(struct ending *e, uint32_t rank)
+{
+    const struct end_of *k = &e->ranks[rank];
+    if (!e->decided) {
+        e->first = rank;
+        e->name_at = now_ms() + SETTLE_ACROSS_MS;
+    } else if (e->name_at != UINT64_MAX && e->ranks[e->first].how == ENDED_EXIT && k->how == ENDED_SIGNAL &&
+               job_place(e->job, rank) != job_place(e->job, e->first)) {
+        e->first = rank;
+        e->code = code_of(k->how, k->value);
+    }
 }
 
 void ending_rank(struct ending *e, uint32_t rank, enum ended how, uint32_t value)
@@ -132,15 +127,50 @@ void ending_rank(struct ending *e, uint32_t rank, enum ended how, uint32_t value
     struct end_of *k = &e->ranks[rank];
     if (k->over)
         return;
-    *k = (struct end_of){.over = true, .how = how, .value = value};
-    e->left--;
+    k->over = true;
+    k->how = how;
+    k->value = value;
     k->blamed = !e->ours && (how != ENDED_EXIT || value != 0);
     if (!k->blamed)
         return;
     bool started = how == ENDED_EXIT || how == ENDED_SIGNAL || how == ENDED_LOST;
-    if (!e->decided)
-        name_first(e, rank, how, value);
+    choose_first(e, rank);
     ending_begin(e, code_of(how, value), started ? GRACE_MS : 0);
+}
+
+void ending_shut(struct ending *e, uint32_t rank)
+{
+    struct end_of *k = &e->ranks[rank];
+    if (k->shut)
+        return;
+    k->shut = true;
+    e->left--;
+}
+
+int ending_due(struct ending *e, uint64_t now, bool *give_up_out)
+{
+    *give_up_out = now >= e->give_up_at;
+    if (now >= e->name_at && e->ranks[e->first].shut)
+        name_first(e);
+    if (now >= e->kill_at) {
+        e->kill_at = UINT64_MAX;
+        e->ours = true;
+        e->give_up_at = sooner(e->give_up_at, now + GIVE_UP_MS);
+        return 9;
+    }
+    if (now >= e->term_at) {
+        e->term_at = UINT64_MAX;
+        e->ours = true;
+        e->kill_at = sooner(e->kill_at, now + TERM_MS);
+        return 15;
+    }
+    return 0;
+}
+
+uint64_t ending_next(const struct ending *e)
+{
+    uint64_t named = e->name_at != UINT64_MAX && e->ranks[e->first].shut ? e->name_at : UINT64_MAX;
+    return sooner(sooner(named, e->term_at), sooner(e->kill_at, e->give_up_at));
 }
 
 static bool alike(const struct ending *e, uint32_t a, uint32_t b)
@@ -153,6 +183,8 @@ static bool alike(const struct ending *e, uint32_t a, uint32_t b)
 void ending_summary(struct ending *e)
 {
     uint32_t groups = 0, more = 0;
+    if (e->name_at != UINT64_MAX)
+        name_first(e);
     for (uint32_t rank = 0, last; rank < e->job->size; rank = last + 1) {
         last = rank;
         const struct end_of *k = &e->ranks[rank];

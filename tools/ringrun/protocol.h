@@ -5,7 +5,7 @@
  *      <--------------------------- magic, HELLO
  *   JOB --------------------------->            the agent starts its ranks
  *   INPUT, SIGNAL ----------------->            INPUT: standard input of rank 0; empty: its end
- *      <--------------------------- OUTPUT, TAKEN, EXIT, ABORT, FENCE, FETCH
+ *      <--------------------------- OUTPUT, TAKEN, EXIT, SHUT, ABORT, FENCE, FETCH
  *   CREDIT, FENCED, FETCHED, LOOKUP>            CREDIT: so many bytes of OUTPUT were written
  *      <--------------------------- FOUND
  *   END --------------------------->            all is over: the agent kills what is left, and leaves
@@ -29,6 +29,7 @@ enum message {
     MSG_OUTPUT,    /* u32 stream (1, 2), raw bytes */
     MSG_CREDIT,    /* u32 bytes */
     MSG_EXIT,      /* u32 rank, u32 enum ended, u32 value */
+    MSG_SHUT,      /* u32 rank: it has ended, and all its OUTPUT is sent */
     MSG_ABORT,     /* u32 rank, u32 code, text message */
     MSG_FENCE,     /* u64 id, u32 seconds (0: for ever), ranks, blob */
     MSG_FENCED,    /* u64 id, u32 enum exchange, blob */

@@ -5,13 +5,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proc.h"
 #include "say.h"
 
 /* What a child that cannot become its program writes into failed[1]; less than PIPE_BUF, so never torn. */
@@ -122,6 +122,7 @@ void ranks_start(struct ranks *r, const struct job *job, char ***env, const stru
     const struct place *here = &job->places[job->here];
     r->count = here->count;
     r->list = need(r->count * sizeof *r->list);
+    r->ended = need(r->count * sizeof *r->ended);
     *input_out = -1;
     struct start s = {.job = job, .original = original, .input_out = input_out};
     s.nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -136,6 +137,8 @@ void ranks_start(struct ranks *r, const struct job *job, char ***env, const stru
             start_one(r, i, env[i], &s);
         else
             mark(k, ENDED_NO_START, (uint32_t)problem);
+        if (k->over)
+            r->ended[r->ended_count++] = i;
     }
     if (s.nothing >= 0)
         close(s.nothing);
@@ -157,22 +160,61 @@ static struct rank *by_pid(struct ranks *r, pid_t pid)
     return NULL;
 }
 
-void ranks_reap(struct ranks *r)
+static void reaped(struct ranks *r, struct rank *k, int status)
+{
+    k->pid = 0;
+    read_failures(r);
+    if (!k->over && WIFSIGNALED(status))
+        mark(k, ENDED_SIGNAL, (uint32_t)WTERMSIG(status));
+    else if (!k->over)
+        mark(k, ENDED_EXIT, (uint32_t)WEXITSTATUS(status));
+    r->ended[r->ended_count++] = (uint32_t)(k - r->list);
+    for (int i = 0; i < 2; i++)
+        stream_last_call(&k->out[i]);
+}
+
+void ranks_reap(struct ranks *r, pid_t first)
 {
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        struct rank *k = by_pid(r, pid);
-        if (!k)
-            continue; /* something a rank had left behind */
-        k->pid = 0;
-        read_failures(r);
-        if (!k->over && WIFSIGNALED(status))
-            mark(k, ENDED_SIGNAL, (uint32_t)WTERMSIG(status));
-        else if (!k->over)
-            mark(k, ENDED_EXIT, (uint32_t)WEXITSTATUS(status));
-        for (int i = 0; i < 2; i++)
-            stream_last_call(&k->out[i]);
+    for (pid_t wanted = first > 0 ? first : -1;; wanted = -1) {
+        pid_t pid = waitpid(wanted, &status, WNOHANG);
+        struct rank *k = pid > 0 ? by_pid(r, pid) : NULL;
+        if (k)
+            reaped(r, k, status); /* else something that a rank had left behind */
+        if (pid <= 0 && wanted < 0)
+            break;
     }
+}
+
+static bool failed_by_itself(const struct rank *k) { return k->how == ENDED_EXIT && k->value != 0; }
+
+/* Stable: signals first. */
+static void signals_first(struct ranks *r, uint32_t from)
+{
+    for (uint32_t i = from; i < r->ended_count; i++) {
+        uint32_t index = r->ended[i];
+        if (r->list[index].how != ENDED_SIGNAL)
+            continue;
+        memmove(&r->ended[from + 1], &r->ended[from], (i - from) * sizeof *r->ended);
+        r->ended[from++] = index;
+    }
+}
+
+bool ranks_settled(struct ranks *r, uint32_t told)
+{
+    bool in_question = false, ending = false;
+    for (uint32_t i = told; i < r->ended_count; i++)
+        in_question = in_question || failed_by_itself(&r->list[r->ended[i]]);
+    for (uint32_t i = 0; i < r->count && in_question && !ending; i++)
+        ending = r->list[i].pid && proc_ends(r->list[i].pid);
+    if (!ending || (r->settle_by && now_ms() >= r->settle_by)) {
+        r->settle_by = 0;
+        signals_first(r, told);
+        return true;
+    }
+    if (!r->settle_by)
+        r->settle_by = now_ms() + SETTLE_MS;
+    return false;
 }
 
 void ranks_signal(struct ranks *r, int number)
@@ -190,36 +232,23 @@ void ranks_free(struct ranks *r)
         for (int s = 0; s < 2; s++)
             stream_close(&r->list[i].out[s]);
     free(r->list);
+    free(r->ended);
     *r = (struct ranks){0};
 }
 
 /* ---- what ranks leave behind ---------------------------------------------------------------------------------------
  */
 
-static pid_t parent_of(const char *pid)
-{
-    char path[300], text[512];
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return -1;
-    text[n] = 0;
-    char *after = strrchr(text, ')'); /* the name before it may hold anything */
-    int parent;
-    return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : -1;
-}
-
 static void kill_once(void)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
         return;
-    for (struct dirent *d; (d = readdir(proc)) != NULL;)
-        if (d->d_name[0] >= '0' && d->d_name[0] <= '9' && parent_of(d->d_name) == getpid())
-            kill((pid_t)atol(d->d_name), SIGKILL);
+    for (struct dirent *d; (d = readdir(proc)) != NULL;) {
+        pid_t pid = (pid_t)atol(d->d_name); /* 0: not a process */
+        if (pid > 0 && proc_parent(pid) == getpid())
+            kill(pid, SIGKILL);
+    }
     closedir(proc);
 }
 

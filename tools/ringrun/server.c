@@ -12,6 +12,7 @@
 
 #include "env.h"
 #include "facts.h"
+#include "proc.h"
 #include "say.h"
 
 /* What a rank waits for. */
@@ -30,6 +31,7 @@ static struct {
     struct server_event *first, **last;
     struct request *requests;
     uint64_t ids;
+    pid_t *pids; /* of the ranks here, in order; -1: not started yet, 0: ended */
 } server = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .last = &server.first};
 
 /* ---- on PMIx's thread ----------------------------------------------------------------------------------------------
@@ -120,6 +122,21 @@ static bool only_here(const struct server_event *e)
     return e->ranks[0] >= here->first && e->ranks[e->count - 1] < here->first + here->count;
 }
 
+/* A rank of this host that should be in the fence has ended. */
+static bool misses_one(const struct server_event *e)
+{
+    const struct place *here = &server.job->places[server.job->here];
+    uint32_t count = e->count ? e->count : here->count;
+    bool ended = false;
+    pthread_mutex_lock(&server.lock);
+    for (uint32_t i = 0; i < count && !ended; i++) {
+        uint32_t index = e->count ? e->ranks[i] - here->first : i; /* one of another host is beyond the list */
+        ended = index < here->count && server.pids[index] >= 0 && proc_ends(server.pids[index]);
+    }
+    pthread_mutex_unlock(&server.lock);
+    return ended;
+}
+
 static void release(void *data) { free(data); }
 
 static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[], size_t ninfo,
@@ -129,6 +146,11 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pm
     if (!set_ranks(e, procs, nprocs)) {
         server_event_free(e);
         return PMIX_ERR_BAD_PARAM;
+    }
+    if (misses_one(e)) {
+        server_event_free(e);
+        cbfunc(PMIX_ERR_LOST_CONNECTION, NULL, 0, cbdata, NULL, NULL);
+        return PMIX_SUCCESS;
     }
     set_data(e, data, ndata);
     if (only_here(e)) { /* all of them have come, or PMIx would not have asked */
@@ -250,6 +272,9 @@ static pmix_status_t init(const struct job *job)
 char *server_open(const struct job *job)
 {
     server.job = job;
+    server.pids = need(job->places[job->here].count * sizeof *server.pids);
+    for (uint32_t i = 0; i < job->places[job->here].count; i++)
+        server.pids[i] = -1;
     server.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server.fd < 0)
         return need_text("cannot make a descriptor for PMIx's events");
@@ -263,7 +288,18 @@ char *server_open(const struct job *job)
     return NULL;
 }
 
-void server_close(void) { PMIx_server_finalize(); }
+void server_close(void)
+{
+    PMIx_server_finalize();
+    free(server.pids);
+}
+
+void server_watch(uint32_t rank, pid_t pid)
+{
+    pthread_mutex_lock(&server.lock);
+    server.pids[rank - server.job->places[server.job->here].first] = pid;
+    pthread_mutex_unlock(&server.lock);
+}
 
 int server_fd(void) { return server.fd; }
 

@@ -9,6 +9,8 @@
 #ifndef RINGRUN_SERVER_H
 #define RINGRUN_SERVER_H
 
+#include <sys/types.h>
+
 #include "protocol.h"
 
 enum server_event_kind {
@@ -45,6 +47,9 @@ void server_event_free(struct server_event *e);
 void server_answer(uint64_t id, enum exchange how, const void *data, size_t len);
 /* Ask for the data of a rank of this host; the answer comes as a SERVER_FOUND with this id. */
 void server_lookup(uint64_t id, uint32_t rank);
+/* The process of a rank of this host; 0 when it has ended.  A fence that waits for a rank that has ended fails: PMIx
+ * itself would take the rank as one that has come. */
+void server_watch(uint32_t rank, pid_t pid);
 /* Add what a rank needs to find this server. */
 char *server_setup(uint32_t rank, char ***env);
 
