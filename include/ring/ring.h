@@ -163,7 +163,7 @@ typedef struct ring_peer {
 } ring_peer_t;
 RING_API RING_CHECK ring_status_t ring_comm_peer(const ring_comm_t *comm, uint32_t rank, ring_peer_t *peer_out);
 
-/* How a call would be carried out.  Both strings are static. */
+/* How a call would be carried out.  Both strings live as long as the communicator. */
 typedef struct ring_choice {
     const char *algorithm; /* "node", "ring", "doubling", "exchange" ... */
     const char *transport; /* "shm", "tcp", "shm+tcp"; "self" for one rank */

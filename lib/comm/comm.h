@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm.h - a communicator from inside: who is in it, how they are joined, what is under way, and what ended it.
+ *
+ * The parts, a file each:
+ *     create.c   from a boot to a working communicator, and back to nothing
+ *     meet.c     the rounds in which the ranks find each other, their hosts and their shared memory
+ *     card.c     what a rank tells the others of itself, and what all must agree on
+ *     board.c    what the ranks of one host share: the failure, who has left, who waits where
+ *     fail.c     the first failure wins and reaches everybody
+ *     control.c  connections among the hosts' first ranks, by which failures and leaving travel
+ *     watch.c    seeing the ranks of this host die
+ *     wires.c    transports, links and the engine
+ *     program.c  the cache of programs
+ *     op.c       operations: start, progress, wait
+ *     stall.c    saying who is waited for
+ *
+ * Threads: the caller's thread does everything to do with data; the background thread (lib/base/loop.h) delivers
+ * control messages and deaths.  What both touch is on the board (atomics) or under the loop's lock. */
+#ifndef RI_COMM_H
+#define RI_COMM_H
+
+#include "lib/base/error.h"
+#include "lib/base/loop.h"
+#include "lib/base/seg.h"
+#include "lib/base/wait.h"
+#include "lib/boot/boot.h"
+#include "lib/boot/host.h"
+#include "lib/boot/port.h"
+#include "lib/coll/coll.h"
+#include "lib/node/node.h"
+#include "lib/sched/engine.h"
+
+/* ---- card.c ---------------------------------------------------------------------------------------------------- */
+
+/* A rank as the others know it. */
+struct ri_peer {
+    uint32_t rank, node, local_rank;
+    int32_t pid;
+    uint64_t pid_space;  /* inode of its pid namespace                              */
+    uint32_t transports; /* bit i: ri_transports[i] can work there                  */
+    uint8_t key[RI_KEY]; /* public half                                             */
+    struct ri_host host;
+    struct ri_endpoint end;
+    char name[112]; /* "rank 3 (host:pid)" for messages */
+};
+
+size_t ri_card_encode(const struct ri_peer *me, const struct ri_conf *conf, uint8_t *card, size_t cap);
+/* Reads rank `rank`'s card; RING_ERR_MISMATCH when it disagrees with ours on version, transports or a setting. */
+ring_status_t ri_card_decode(const uint8_t *card, size_t len, uint32_t rank, const struct ri_peer *me,
+                             const struct ri_conf *conf, struct ri_peer *peer_out);
+
+/* ---- board.c --------------------------------------------------------------------------------------------------- */
+
+enum { RI_FAILURE_TEXT = 400 };
+struct ri_failure {
+    int32_t status;
+    uint32_t culprit; /* rank, or UINT32_MAX */
+    char text[RI_FAILURE_TEXT];
+};
+
+/* What a rank that waits long says of the operation it is in. */
+struct ri_notice {
+    _Atomic uint32_t version; /* odd: being written */
+    _Atomic uint64_t since;   /* when it came here, on this host's clock */
+    _Atomic uint64_t word[sizeof(struct ri_signature) / 8];
+};
+enum { RI_SIGNATURE_WORDS = sizeof(struct ri_signature) / 8 };
+
+struct ri_board {
+    ri_abort_word abort; /* 1: `failure` is complete */
+    _Atomic uint32_t claim;
+    struct ri_failure failure;
+    _Atomic uint32_t left;     /* ranks of this host that wait to leave                   */
+    _Atomic uint32_t all_left; /* 1: every rank of the communicator does; futex           */
+    struct ri_notice notice[]; /* by rank of the communicator                             */
+};
+size_t ri_board_bytes(uint32_t size);
+
+/* true: we are the first, and the failure stands. */
+bool ri_board_fail(struct ri_board *b, const struct ri_failure *failure);
+void ri_board_note(struct ri_board *b, uint32_t rank, const struct ri_signature *signature);
+/* The notice of a rank: its version, 0 when there is none or it is being written. */
+uint32_t ri_board_read(struct ri_board *b, uint32_t rank, struct ri_signature *signature_out, uint64_t *since_out);
+
+/* ---- control.c, watch.c ---------------------------------------------------------------------------------------- */
+
+enum { RI_FRAME = 512 };
+struct ri_channel { /* to the first rank of another host */
+    struct ri_watch watch;
+    struct ring_comm *comm;
+    uint32_t node;
+    bool gone;
+    size_t have;
+    uint8_t in[RI_FRAME];
+};
+struct ri_local {          /* to another rank of this host */
+    struct ri_watch death; /* pidfd; fd -1: none */
+    struct ri_watch home;  /* AF_UNIX between it and the host's first rank; fd -1: none */
+    struct ring_comm *comm;
+    uint32_t rank;
+};
+
+/* ---- wires.c, program.c ---------------------------------------------------------------------------------------- */
+
+enum { RI_TRANSPORTS_MAX = 8 };
+struct ri_wires {
+    uint32_t count;
+    struct ri_link **link;
+    uint32_t *number; /* by rank; RI_NONE: no link */
+    struct ri_tctx *ctx[RI_TRANSPORTS_MAX];
+    uint32_t ctxs;
+    struct ri_engine *engine;
+    struct ri_cost_model model;
+    char names[64]; /* "shm+tcp" */
+};
+
+struct ri_program { /* cached: one shape */
+    struct ri_program *next;
+    const struct ri_algorithm *algorithm;
+    size_t count;
+    uint32_t esize;
+    struct ri_sched sched;
+    struct ri_spare *spare; /* runs not in use */
+    uint32_t in_use;
+};
+struct ri_spare {
+    struct ri_spare *next;
+    struct ri_run *run;
+};
+
+/* ---- the communicator ------------------------------------------------------------------------------------------ */
+
+struct ring_op {
+    struct ring_comm *comm;
+    struct ring_op *next;
+    struct ri_node_call call;
+    struct ri_program *program; /* NULL: by the node */
+    struct ri_spare *run;
+    uint64_t deadline;
+    uint32_t seq;
+    ring_status_t status;
+    bool begun, done;
+};
+
+struct ring_comm {
+    _Atomic uint32_t busy;
+    uint32_t rank, size, generation;
+    struct ri_node *node; /* NULL: links only */
+    struct ri_board *board;
+    struct ring_op *first, **last; /* in flight, in the order they were started */
+    uint32_t seq;
+    const struct ri_node_call *running; /* the blocking call that is inside the node */
+    struct ri_patience patience;
+    struct ri_wires wires;
+    struct ri_program *programs; /* most recently used first */
+
+    struct ri_conf conf;
+    uint64_t comm_id;
+    uint8_t secret[RI_SECRET];
+    struct ri_identity identity;
+    struct ri_peer *peer;    /* by rank */
+    _Atomic bool acquainted; /* peer[] is filled in */
+    uint32_t node_index, nodes, local_rank, local_size;
+    uint32_t *leader;      /* by node: its first rank                          */
+    uint32_t *local_ranks; /* by local rank: the rank                          */
+    int32_t *pids;         /* by local rank; for the node                      */
+
+    struct ri_seg *seg; /* holds the board, then the node's memory; NULL: the board is private */
+    struct ri_local *local;
+    uint32_t locals;
+    struct ri_channel *channel;
+    uint32_t channels;
+    bool *bye;         /* by node (first rank of the host only) */
+    bool spread;       /* the failure was passed on */
+    uint32_t *relayed; /* by rank: version of its notice that was passed on */
+
+    bool holds_loop;
+    struct ri_failure failure; /* copied from the board once */
+    _Atomic bool settled;
+    struct {
+        uint64_t last, next_note, next_report;
+        bool reported;
+    } stall;
+};
+
+static inline bool ri_comm_leads(const struct ring_comm *c) { return c->local_rank == 0; }
+static inline bool ri_comm_broken(const struct ring_comm *c)
+{
+    return atomic_load_explicit(&c->board->abort, memory_order_acquire) != 0;
+}
+
+/* meet.c */
+/* Cards, hosts, endpoints, shared memory: fills in everything of c that other ranks decide.  port_out and m are for the
+ * connections that follow; both are the caller's to end, also after a failure. */
+ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *boot, struct ri_member *m, uint64_t deadline,
+                           struct ri_port **port_out);
+
+/* create.c */
+uint32_t ri_comm_generation(void); /* changes in a child after fork() */
+ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, uint64_t deadline,
+                             struct ring_comm **comm_out);
+ring_status_t ri_comm_destroy(struct ring_comm *c);
+
+/* fail.c */
+/* Record a failure and tell everybody; when somebody was first, theirs stands.  Any thread. */
+void ri_comm_raise(struct ring_comm *c, ring_status_t status, uint32_t culprit, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The failure that stands, as this thread's error; RING_OK when there is none. */
+ring_status_t ri_comm_verdict(struct ring_comm *c);
+const struct ri_failure *ri_comm_failure(struct ring_comm *c);
+/* Something about rank `culprit` broke: give those who know why 500 ms to say so, else it is the rank's fault. */
+ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what);
+const char *ri_comm_name(const struct ring_comm *c, uint32_t rank);
+
+/* control.c */
+ring_status_t ri_control_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline);
+uint32_t ri_control_count(const struct ring_comm *c, uint32_t node); /* channels of a node's first rank */
+/* Pass on whatever of the board is new: to the other hosts, or by way of the host's first rank. */
+void ri_control_spread(struct ring_comm *c);
+void ri_control_close(struct ring_comm *c);
+
+/* watch.c */
+ring_status_t ri_watch_locals(struct ring_comm *c);
+void ri_watch_close(struct ring_comm *c);
+
+/* wires.c */
+uint32_t ri_wires_usable(const struct ri_conf *conf);     /* mask of transports that work in this process */
+const char *ri_wires_transports(void);                    /* "shm,tcp" */
+ring_status_t ri_wires_check(const struct ri_conf *conf); /* RING_TRANSPORT and RING_ALGO name things that exist */
+bool ri_wires_allowed(const struct ri_conf *conf, const char *transport);
+bool ri_wires_wanted(const struct ring_comm *c);      /* false: direct shared memory serves every call */
+uint32_t ri_wires_sockets(const struct ring_comm *c); /* descriptors that the links will need */
+ring_status_t ri_wires_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline);
+unsigned ri_wires_progress(struct ring_comm *c);
+void ri_wires_sleep(void *comm, int ms); /* a ri_sleep_fn */
+void ri_wires_close(struct ring_comm *c);
+
+/* program.c */
+ring_status_t ri_program_get(struct ring_comm *c, const struct ri_node_call *call, struct ri_program **program_out,
+                             struct ri_spare **run_out);
+void ri_program_put(struct ri_program *p, struct ri_spare *run);
+const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, ring_coll_t coll, size_t count, uint32_t esize,
+                                             struct ri_coll_args *args_out);
+void ri_program_close(struct ring_comm *c);
+
+/* op.c */
+ring_status_t ri_op_run(struct ring_comm *c, const struct ri_node_call *call);
+ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, struct ring_op **op_out);
+ring_status_t ri_op_test(struct ring_op *op, int *done_out);
+ring_status_t ri_op_wait(struct ring_op *op);
+void ri_op_free(struct ring_op *op);   /* one that is done */
+void ri_op_drain(struct ring_comm *c); /* complete everything in flight */
+void ri_op_stalled(void *comm, uint64_t waited);
+void ri_op_signature(const struct ring_comm *c, const struct ri_node_call *call, uint32_t seq, uint8_t algo,
+                     struct ri_signature *signature_out);
+
+/* stall.c */
+void ri_comm_stalled(struct ring_comm *c, const struct ring_op *op, uint64_t waited);
+void ri_stall_end(struct ring_comm *c);
+static inline void ri_stall_over(struct ring_comm *c)
+{
+    if (c->stall.last)
+        ri_stall_end(c);
+}
+/* "rank 2", "ranks 2, 5-7" of those that a report would name. */
+void ri_stall_missing(struct ring_comm *c, uint64_t waited, char *text, size_t cap);
+void ri_call_text(const struct ri_signature *s, char *text, size_t cap); /* "all_reduce of 10 float (sum)" */
+
+#endif

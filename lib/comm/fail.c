@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fail.c - the first failure wins, and all ranks hear the same one.
+ *
+ * A failure is one sentence, written by whoever saw it.  It goes on the board of its host, which ends every wait there,
+ * and from there to the other hosts (control.c) before anybody acts on it. */
+#include "lib/comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+
+enum { SUSPICION_MS = 500 };
+
+void ri_comm_raise(struct ring_comm *c, ring_status_t status, uint32_t culprit, const char *format, ...)
+{
+    struct ri_failure f = {.status = (int32_t)status, .culprit = culprit};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.text, sizeof f.text, format, args);
+    va_end(args);
+    if (ri_board_fail(c->board, &f))
+        ri_log(RI_LOG_INFO, "%s", f.text);
+    ri_control_spread(c);
+}
+
+/* The board is shared memory: what is taken from it is made safe first. */
+const struct ri_failure *ri_comm_failure(struct ring_comm *c)
+{
+    if (!ri_comm_broken(c))
+        return NULL;
+    if (!atomic_load_explicit(&c->settled, memory_order_acquire)) {
+        ri_loop_lock();
+        if (!atomic_load_explicit(&c->settled, memory_order_relaxed)) {
+            memcpy(&c->failure, &c->board->failure, sizeof c->failure);
+            c->failure.text[RI_FAILURE_TEXT - 1] = '\0';
+            if (c->failure.status >= 0)
+                c->failure.status = RING_ERR_INTERNAL;
+            atomic_store_explicit(&c->settled, true, memory_order_release);
+        }
+        ri_loop_unlock();
+    }
+    return &c->failure;
+}
+
+ring_status_t ri_comm_verdict(struct ring_comm *c)
+{
+    const struct ri_failure *f = ri_comm_failure(c);
+    return f ? ri_fail((ring_status_t)f->status, "%s", f->text) : RING_OK;
+}
+
+const char *ri_comm_name(const struct ring_comm *c, uint32_t rank)
+{
+    return rank < c->size ? c->peer[rank].name : "a rank";
+}
+
+ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what)
+{
+    struct ri_wait w;
+    ri_wait_begin(&w, &c->board->abort, ri_deadline(SUSPICION_MS * RI_MILLISECOND), (struct ri_patience){0});
+    ring_status_t status;
+    while (!(status = ri_wait_round(&w, NULL, NULL)))
+        ;
+    if (status == RING_ERR_TIMEOUT)
+        ri_comm_raise(c, RING_ERR_PEER_LOST, culprit, "%s: %s", ri_comm_name(c, culprit), what);
+    return ri_comm_verdict(c);
+}

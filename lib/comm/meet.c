@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet.c - the rounds in which the ranks find each other.
+ *
+ *     card      who am I?                     -> all compare settings; ranks are grouped into hosts
+ *     end       where can I be reached?       -> connections become possible
+ *     memory    could I map the host's segment? -> a host where somebody could not is taken apart: links only
+ *
+ * A rank that cannot go on says why in the next round, so that the others hear it instead of waiting. */
+#include "lib/comm/comm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+#include "lib/base/pack.h"
+
+enum { SPARE_DESCRIPTORS = 8, MEMORY_WAIT_S = 10 };
+
+/* ---- rounds ---------------------------------------------------------------------------------------------------- */
+
+/* Tell all ranks `bytes`, or that we failed with `status` and this thread's error; then hear whether all are well. */
+static ring_status_t tell(struct ri_boot *b, const char *key, ring_status_t status, const uint8_t *bytes, size_t len,
+                          uint64_t deadline)
+{
+    uint8_t blob[RI_BOOT_BLOB_MAX];
+    struct ri_packer p = {.at = blob, .end = blob + sizeof blob};
+    ri_pack_number(&p, (uint32_t)status, 4);
+    if (status)
+        ri_pack_text(&p, ri_error_get());
+    else
+        ri_pack(&p, bytes, len);
+    if (p.bad)
+        return ri_fail(RING_ERR_INTERNAL, "a message of %zu bytes to all ranks is too long", len);
+    const ring_status_t said = b->ops->put(b, key, blob, (size_t)(p.at - blob));
+    return said ? said : b->ops->fence(b, deadline);
+}
+
+/* What `rank` told; its failure becomes ours, marked with who it was. */
+static ring_status_t hear(struct ri_boot *b, const char *key, uint32_t rank, const char *name, uint8_t *bytes,
+                          size_t *len_out)
+{
+    uint8_t blob[RI_BOOT_BLOB_MAX];
+    size_t len;
+    char text[RI_ERROR_MAX];
+    const ring_status_t status = b->ops->get(b, rank, key, blob, &len);
+    if (status)
+        return status;
+    struct ri_unpacker u = {.at = blob, .end = blob + len};
+    const ring_status_t theirs = (ring_status_t)(int32_t)ri_unpack_number(&u, 4);
+    if (u.bad || theirs > 0)
+        return ri_fail(RING_ERR_MISMATCH, "what %s told under \"%s\" cannot be read", name, key);
+    if (theirs) {
+        ri_unpack_text(&u, text, sizeof text);
+        return ri_fail(theirs, "%s: %.400s", name, text);
+    }
+    *len_out = (size_t)(u.end - u.at);
+    memcpy(bytes, u.at, *len_out);
+    return RING_OK;
+}
+
+/* ---- cards and hosts ------------------------------------------------------------------------------------------- */
+
+static void describe_self(struct ring_comm *c, struct ri_peer *me)
+{
+    struct stat st;
+    *me = (struct ri_peer){.rank = c->rank, .pid = (int32_t)getpid()};
+    me->pid_space = stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
+    me->transports = ri_wires_usable(&c->conf);
+    memcpy(me->key, c->identity.public_half, RI_KEY);
+    ri_host_get(&c->conf, &me->host);
+    snprintf(me->name, sizeof me->name, "rank %u (%.63s:%d)", c->rank, me->host.name, me->pid);
+}
+
+static ring_status_t exchange_cards(struct ring_comm *c, struct ri_boot *b, uint64_t deadline)
+{
+    uint8_t card[RI_BOOT_BLOB_MAX];
+    char name[24];
+    struct ri_peer *me = &c->peer[c->rank];
+    const size_t len = ri_card_encode(me, &c->conf, card, sizeof card - 64);
+    ring_status_t status = len ? RING_OK : ri_fail(RING_ERR_CONFIG, "the settings are too long to be compared");
+    if ((status = tell(b, "card", status, card, len, deadline)))
+        return status;
+    for (uint32_t r = 0; r < c->size && !status; r++) {
+        size_t got = 0;
+        snprintf(name, sizeof name, "rank %u", r);
+        status = hear(b, "card", r, name, card, &got);
+        if (!status && r != c->rank)
+            status = ri_card_decode(card, got, r, me, &c->conf, &c->peer[r]);
+    }
+    return status;
+}
+
+/* Hosts by the order of their lowest rank.  apart[r]: rank r shares memory with nobody. */
+static ring_status_t group(struct ring_comm *c, const bool *apart)
+{
+    c->nodes = c->local_size = 0;
+    for (uint32_t r = 0; r < c->size; r++) {
+        struct ri_peer *p = &c->peer[r];
+        uint32_t first = 0;
+        p->local_rank = 0;
+        while (first < r && (apart[r] || apart[first] || memcmp(c->peer[first].host.id, p->host.id, sizeof p->host.id)))
+            first++;
+        p->node = first < r ? c->peer[first].node : c->nodes++;
+        if (first == r)
+            c->leader[p->node] = r;
+        for (uint32_t q = first; q < r; q++)
+            p->local_rank += c->peer[q].node == p->node;
+    }
+    c->node_index = c->peer[c->rank].node;
+    c->local_rank = c->peer[c->rank].local_rank;
+    for (uint32_t r = 0; r < c->size; r++)
+        if (c->peer[r].node == c->node_index)
+            c->local_ranks[c->local_size++] = r;
+    return RING_OK;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------------------------- */
+
+static uint32_t open_descriptors(void)
+{
+    uint32_t n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    if (!d)
+        return 16;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the folder itself */
+}
+
+/* Said before anything is opened, because a process that has run out of descriptors can say little. */
+static ring_status_t check_descriptors(struct ring_comm *c)
+{
+    const uint32_t others = c->local_size - 1;
+    const uint32_t need = open_descriptors() + SPARE_DESCRIPTORS + others + (ri_comm_leads(c) ? others : 1) +
+                          ri_control_count(c, c->node_index) + ri_wires_sockets(c);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY || need <= limit.rlim_cur)
+        return RING_OK;
+    if (limit.rlim_max == RLIM_INFINITY || need <= limit.rlim_max) {
+        ri_log(RI_LOG_INFO, "raising the limit of open files from %llu to %u", (unsigned long long)limit.rlim_cur,
+               need);
+        limit.rlim_cur = need;
+        if (!setrlimit(RLIMIT_NOFILE, &limit))
+            return RING_OK;
+    }
+    return ri_fail(
+        RING_ERR_LIMIT,
+        "%u open files are needed for %u ranks (%u on this host), the limit is %llu: raise it (ulimit -n %u)", need,
+        c->size, c->local_size, (unsigned long long)limit.rlim_max, need);
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------------------------- */
+
+/* On the background thread, when a peer connects. */
+static bool key_of(void *owner, uint32_t from, uint8_t key_out[RI_KEY])
+{
+    struct ring_comm *c = owner;
+    return atomic_load_explicit(&c->acquainted, memory_order_acquire) && from < c->size && from != c->rank &&
+           !ri_pair_key(&c->identity, c->rank, c->peer[from].key, from, c->comm_id, c->secret, key_out);
+}
+
+static ring_status_t exchange_ends(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
+                                   struct ri_port **port_out)
+{
+    uint8_t bytes[RI_BOOT_BLOB_MAX];
+    size_t len = 0;
+    ring_status_t status = check_descriptors(c);
+    if (!status)
+        status = ri_port_open(&c->conf, c->nodes == 1, port_out);
+    if (!status) {
+        *m = (struct ri_member){.comm_id = c->comm_id, .rank = c->rank, .key = key_of, .owner = c};
+        ri_port_join(*port_out, m);
+        len = ri_endpoint_encode(ri_port_endpoint(*port_out), bytes, sizeof bytes);
+    }
+    const ring_status_t mine = status;
+    if ((status = tell(b, "end", mine, bytes, len, deadline)))
+        return mine ? mine : status;
+    for (uint32_t r = 0; r < c->size && !status; r++) {
+        if ((status = hear(b, "end", r, c->peer[r].name, bytes, &len)))
+            break;
+        if (!ri_endpoint_decode(bytes, len, &c->peer[r].end))
+            status = ri_fail(RING_ERR_MISMATCH, "the address of %s cannot be read", c->peer[r].name);
+    }
+    return status;
+}
+
+/* ---- the host's memory ----------------------------------------------------------------------------------------- */
+
+static size_t board_and_node(const struct ring_comm *c)
+{
+    return ri_board_bytes(c->size) + ri_node_bytes(c->local_size);
+}
+
+static ring_status_t give_memory(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+{
+    ring_status_t status = ri_seg_create("libring", board_and_node(c), &c->seg);
+    for (uint32_t i = 0; i < c->locals; i++) {
+        struct ri_local *l = &c->local[i];
+        ring_status_t one = ri_port_collect(port, m, l->rank, RI_FOR_NODE, 0, NULL, deadline, &l->home.fd);
+        if (!one && c->seg)
+            one = ri_fd_send(l->home.fd, ri_seg_fd(c->seg), "m", 1);
+        status = status ? status : one;
+    }
+    return status;
+}
+
+static ring_status_t take_memory(struct ring_comm *c, struct ri_port *port, uint64_t deadline)
+{
+    const struct ri_peer *first = &c->peer[c->leader[c->node_index]];
+    struct ri_local *l = &c->local[0];
+    uint8_t key[RI_KEY];
+    struct ri_hello h = {.comm_id = c->comm_id, .from = c->rank, .to = first->rank, .purpose = RI_FOR_NODE};
+    ring_status_t status = ri_pair_key(&c->identity, c->rank, first->key, first->rank, c->comm_id, c->secret, key);
+    if (!status)
+        status = ri_port_connect(port, &first->end, true, &h, key, NULL, deadline, &l->home.fd);
+    struct ri_wait w;
+    ri_wait_begin(&w, NULL, deadline, c->patience);
+    int fd = -1, got = 0;
+    char byte;
+    while (!status && !(got = ri_fd_recv(l->home.fd, &fd, &byte, 1)))
+        if (ri_wait_round(&w, NULL, NULL))
+            status = ri_fail(RING_ERR_TIMEOUT, "%s did not send its memory", first->name);
+    if (!status && (got < 0 || fd < 0))
+        status = ri_fail(RING_ERR_SYSTEM, "%s closed its connection instead of sending its memory", first->name);
+    return status ? status : ri_seg_adopt(fd, board_and_node(c), &c->seg);
+}
+
+/* Leader: one for each other local rank.  Others: the leader first, then the rest. */
+static ring_status_t list_locals(struct ring_comm *c)
+{
+    c->local = ri_new(c->local_size, sizeof *c->local);
+    if (!c->local)
+        return ri_fail(RING_ERR_NOMEM, "no memory for %u ranks of this host", c->local_size);
+    for (uint32_t i = 0; i < c->local_size; i++)
+        if (c->local_ranks[i] != c->rank)
+            c->local[c->locals++] =
+                (struct ri_local){.comm = c, .rank = c->local_ranks[i], .death = {.fd = -1}, .home = {.fd = -1}};
+    return RING_OK;
+}
+
+static ring_status_t share_memory(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+{
+    const uint64_t soon = ri_deadline(MEMORY_WAIT_S * RI_SECOND);
+    const uint64_t until = soon < deadline ? soon : deadline;
+    if (c->local_size == 1)
+        return RING_OK;
+    const ring_status_t status = list_locals(c);
+    if (status)
+        return status;
+    return ri_comm_leads(c) ? give_memory(c, port, m, until) : take_memory(c, port, until);
+}
+
+static void unshare(struct ring_comm *c)
+{
+    ri_seg_close(c->seg);
+    c->seg = NULL;
+    for (uint32_t i = 0; i < c->locals; i++)
+        if (c->local[i].home.fd >= 0)
+            close(c->local[i].home.fd);
+    ri_free(c->local);
+    c->local = NULL;
+    c->locals = 0;
+}
+
+/* A host on which one rank could not map the memory becomes as many hosts as it has ranks. */
+static ring_status_t judge_memory(struct ring_comm *c, struct ri_boot *b, ring_status_t mine, uint64_t deadline)
+{
+    char why[RI_ERROR_MAX];
+    uint8_t shares = mine == RING_OK;
+    snprintf(why, sizeof why, "%s", ri_error_get());
+    bool *apart = ri_new(2 * (size_t)c->size, sizeof *apart), *bad_node = apart ? apart + c->size : NULL;
+    ring_status_t status = tell(b, "memory", RING_OK, &shares, 1, deadline);
+    if (!apart)
+        status = ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", c->size);
+    for (uint32_t r = 0; r < c->size && !status; r++) {
+        uint8_t bytes[RI_BOOT_BLOB_MAX];
+        size_t len;
+        status = hear(b, "memory", r, c->peer[r].name, bytes, &len);
+        if (!status && (len != 1 || !bytes[0]))
+            bad_node[c->peer[r].node] = true;
+    }
+    if (!status && mine)
+        ri_log(RI_LOG_WARN, "%s cannot share memory with its host's ranks, which use links instead: %s",
+               ri_comm_name(c, c->rank), why);
+    bool any = false;
+    for (uint32_t r = 0; r < c->size && !status; r++)
+        any |= apart[r] = bad_node[c->peer[r].node];
+    if (any && bad_node[c->node_index])
+        unshare(c);
+    if (any)
+        status = group(c, apart);
+    ri_free(apart);
+    return status;
+}
+
+static ring_status_t place_board(struct ring_comm *c)
+{
+    if (c->seg) {
+        c->board = ri_seg_base(c->seg);
+        return RING_OK;
+    }
+    c->board = ri_new_aligned(64, ri_board_bytes(c->size));
+    return c->board ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for the state of %u ranks", c->size);
+}
+
+ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
+                           struct ri_port **port_out)
+{
+    bool *apart = ri_new(c->size, sizeof *apart);
+    if (!apart)
+        return ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", c->size);
+    describe_self(c, &c->peer[c->rank]);
+    ring_status_t status = c->size > 1 ? exchange_cards(c, b, deadline) : RING_OK;
+    if (!status)
+        status = group(c, apart);
+    ri_free(apart);
+    if (!status && c->size > 1) {
+        c->patience = ri_patience_for(c->local_size);
+        atomic_store_explicit(&c->acquainted, true, memory_order_release);
+        status = exchange_ends(c, b, m, deadline, port_out);
+        if (!status)
+            status = judge_memory(c, b, share_memory(c, *port_out, m, deadline), deadline);
+    }
+    return status ? status : place_board(c);
+}
