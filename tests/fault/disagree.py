@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that disagree, stay away, stop, leave, abort, or are set up differently: an error that names who and what, on
+all ranks, soon; and never a byte outside the buffers."""
+import os
+import re
+import signal
+import time
+
+import harness
+import jobs
+from harness import check
+
+
+def disagree(way, size, setting, mine, theirs, **how):
+    with jobs.job(size, "mismatch", "odd=1", setting, env=jobs.WAYS[way], **how) as j:
+        codes = j.wait(20)
+        check(codes == [0] * size, f"{way} {setting}: exit codes", codes, j.story())
+        for r in range(size):
+            m = re.search(r"status (-\d+) after ([\d.]+) s: (.*)", j.text(r))
+            check(m and m.group(1) == "-5", f"{way} {setting}: not a mismatch on rank {r}", j.story())
+            check(float(m.group(2)) < 1, f"{way} {setting}: too late", j.story())
+            check(mine in m.group(3) and theirs in m.group(3) and "rank 1 (" in m.group(3), m.group(3))
+
+
+def every_field(way, size, **how):
+    disagree(way, size, "other_count=999", "1000 float (sum)", "999 float (sum)", **how)
+    disagree(way, size, "other_count=500000", "1000 float (sum)", "500000 float (sum)", **how)
+    disagree(way, size, "other_count=0", "1000 float (sum)", "all_reduce of 0 float (sum)", **how)
+    disagree(way, size, "other_dtype=4", "1000 float (sum)", "1000 int32 (sum)", **how)
+    disagree(way, size, "other_redop=3", "1000 float (sum)", "1000 float (max)", **how)
+
+
+def case_node():
+    every_field("node", 2)
+    every_field("node", 5)
+
+
+def case_slots():
+    every_field("slots", 4)
+
+
+def case_shm_links():
+    every_field("shm", 4)
+
+
+def case_tcp():
+    every_field("tcp", 2)
+    every_field("tcp", 5)
+
+
+def case_two_hosts():
+    with harness.Net(2) as net:
+        every_field("node", 4, net=net, place=[0, 0, 1, 1])
+
+
+def case_rank_that_never_arrives():
+    """Ranks 2 and 3 of 4 are not there; the others say so at RING_TIMEOUT."""
+    with jobs.job(4, "sums", env={"RING_TIMEOUT": "1500ms"}, per_rank={2: {"RING_HOST_ID": "x"}}) as j:
+        for r in (2, 3):
+            harness.stop(j.processes[r])
+        begun = time.monotonic()
+        check(j.wait(10, [0, 1]) == [3, 3], j.story())
+        check(time.monotonic() - begun < 4, "took too long")
+        for r in (0, 1):
+            check(re.search(r"failed -7 .*2.*3", j.text(r)) and "RING_TIMEOUT" in j.text(r), j.story())
+
+
+def stopped(**how):
+    with jobs.job(4, "loop", "rounds=3000", "max=40000", **how) as j:
+        j.await_text("looping")
+        pid = j.pid(2)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        check(all(p.poll() is None for p in j.processes), "a rank ended while another was stopped", j.story())
+        os.kill(pid, signal.SIGCONT)
+        check(j.wait(60) == [0] * 4, j.story())
+        said = "".join(j.text(r, "err") for r in (0, 1, 3))
+        check("not responding: rank 2 (" in said, "no report", j.story())
+        check("goes on after" in said, "no word that it goes on", j.story())
+
+
+def case_stopped_rank():
+    for way in jobs.WAYS:
+        stopped(env={**jobs.WAYS[way], "RING_STALL_TIME": "1s"})
+
+
+def case_stopped_rank_on_another_host():
+    with harness.Net(2) as net:
+        stopped(env={"RING_STALL_TIME": "1s"}, net=net, place=[0, 0, 1, 1])
+
+
+def case_operation_deadline():
+    with jobs.job(3, "lazy", "who=1", "seconds=6", env={"RING_OP_TIMEOUT": "1s"}) as j:
+        check(j.wait(10, [0, 2]) == [3, 3], j.story())
+        for r in (0, 2):
+            check("failed -7" in j.text(r) and "RING_OP_TIMEOUT" in j.text(r) and "rank 1 (" in j.text(r), j.story())
+
+
+def case_leaver():
+    for way in jobs.WAYS.values():
+        with jobs.job(3, "leaver", "who=1", env=way) as j:
+            check(j.wait(10) == [3, 7, 3], j.story())
+            check("failed -4 rank 1 (" in j.text(0) and "exit code 7" in j.text(2), j.story())
+
+
+def case_abort():
+    for way in jobs.WAYS.values():
+        with jobs.job(4, "abort", "who=2", env=way) as j:
+            check(j.wait(10) == [3] * 4, j.story())
+            for r in range(4):
+                check("failed -12 rank 2 (" in j.text(r) and "enough of this" in j.text(r), j.story())
+
+
+def case_settings_that_must_agree():
+    with jobs.job(3, "sums", per_rank={1: {"RING_SEGMENT": "64K"}}) as j:
+        check(j.wait(10) == [3] * 3, j.story())
+        for r in range(3):
+            check("failed -5" in j.text(r) and "RING_SEGMENT" in j.text(r) and "64K" in j.text(r) and
+                  "256K" in j.text(r), j.story())
+
+
+def case_wrong_settings():
+    program = harness.tool("tests/support/worker")
+    for variable, value, accepted in (("RING_SEGMENT", "12Q", "1K to 1G"), ("RING_ALGO", "bingo", "ring"),
+                                      ("RING_TRANSPORT", "tcp,pigeon", "pigeon"), ("RING_TIMEOUT", "0", "1ms to 24h"),
+                                      ("RING_TCP_SOCKETS", "17", "1 to 16"), ("RING_LOG", "loud", "warn")):
+        r = harness.run([program, "sums"], env=harness.clean_env(**{variable: value}))
+        check(r.code == 3 and "failed -8" in r.out and variable in r.out and value in r.out and accepted in r.out, r)
+    r = harness.run([program, "sums"], env=harness.clean_env(RING_SEGMNT="64K"))
+    check(r.code == 0 and "RING_SEGMENT" in r.err, "no warning with the nearest name", r)
+
+
+def case_launcher_that_cannot_be_joined():
+    program = harness.tool("tests/support/worker")
+    check(harness.run([program, "sums"]).code == 0, "a job of one")
+    for variable in ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "PMI_RANK", "WORLD_SIZE"):
+        r = harness.run([program, "sums"], env=harness.clean_env(**{variable: "2"}))
+        check(r.code == 3 and "failed -9" in r.out and variable in r.out, variable, r)
+        r = harness.run([program, "sums"], env=harness.clean_env(**{variable: "2", "RING_BOOT": "single"}))
+        check(r.code == 0, variable, "with RING_BOOT=single", r)
+
+
+def case_too_few_descriptors():
+    with harness.folder() as path:
+        program = harness.tool("tests/support/worker")
+        shell = f'[ "$0" = 0 ] || ulimit -n 32; exec "{program}" sums --uid "{path}/ticket" --rank "$0" --size 24'
+        ranks = [harness.start(["bash", "-c", shell, str(r)], stdout=open(f"{path}/{r}", "w")) for r in range(24)]
+        for p in ranks:
+            check(p.wait(30) == 3, "".join(open(f"{path}/{r}").read() for r in range(24)))
+        text = open(f"{path}/5").read()
+        check("failed -13" in text and "ulimit -n" in text and "open files are needed" in text, text)
+
+
+def case_fork():
+    for way in jobs.WAYS.values():
+        jobs.finishes(2, "forked", env=way)
+
+
+def case_create_and_destroy_many_times():
+    for way in ("node", "tcp"):
+        outs, _ = jobs.finishes(2, "churn", "rounds=150", env=jobs.WAYS[way], seconds=100)
+        for text in outs:
+            m = re.search(r"grown (-?\d+) descriptors, (-?\d+) KiB", text)
+            check(m and int(m.group(1)) == 0 and int(m.group(2)) < 1024, way, text)
+
+
+if __name__ == "__main__":
+    harness.main(globals())

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank is killed at a random point: every survivor gets an error that names it, within a second.
+
+RING_TEST_KILLS sets how often per case (default 12)."""
+import os
+import random
+import signal
+import time
+
+import harness
+import jobs
+from harness import check
+
+KILLS = int(os.environ.get("RING_TEST_KILLS", "12"))
+LIMIT_S = 1.0
+
+
+def kill_one(size, **how):
+    victim = random.randrange(size)
+    with jobs.job(size, "loop", "max=400000", **how) as j:
+        j.await_text("looping")
+        time.sleep(random.random() * 0.05)
+        os.kill(j.pid(victim), signal.SIGKILL)
+        killed = time.monotonic()
+        survivors = [r for r in range(size) if r != victim]
+        codes = j.wait(10, survivors)
+        took = time.monotonic() - killed
+        check(codes == [3] * len(survivors), "exit codes of the survivors", codes, j.story())
+        for r in survivors:
+            check(f"failed -4 rank {victim} (" in j.text(r), f"rank {r} does not name rank {victim}:", j.story())
+        check(took < LIMIT_S, f"{took:.2f} s", j.story())
+        return took
+
+
+def many(name, size, **how):
+    times = [kill_one(size, **how) for _ in range(KILLS)]
+    print(f"# {name}: {KILLS} of {KILLS}, slowest {max(times):.3f} s", flush=True)
+
+
+def case_node():
+    many("node", 4)
+
+
+def case_slots_beyond_cores():
+    many("slots, 8 ranks", 8, env=jobs.WAYS["slots"])
+
+
+def case_shm_links():
+    many("shm", 4, env=jobs.WAYS["shm"])
+
+
+def case_tcp():
+    many("tcp", 4, env=jobs.WAYS["tcp"])
+
+
+def case_two_hosts():
+    with harness.Net(2) as net:
+        many("two hosts", 4, net=net, place=[0, 0, 1, 1])
+
+
+def case_three_hosts():
+    with harness.Net(3) as net:
+        many("three hosts", 5, net=net, place=[0, 1, 1, 2, 2])
+
+
+def case_ringrun():
+    """Under the launcher the job ends with the killed rank's code, and the survivors have named it."""
+    for _ in range(max(3, KILLS // 4)):
+        with harness.folder() as path:
+            victim = random.randrange(4)
+            with open(f"{path}/out", "w") as out:
+                p = harness.start([harness.tool("tools/ringrun/ringrun"), "-n", "4", "--tag-output",
+                                   harness.tool("tests/support/worker"), "loop", "max=400000"], stdout=out, stderr=out)
+            try:
+                text = lambda: open(f"{path}/out").read()
+                end = time.monotonic() + 20
+                while text().count("looping") < 4:
+                    check(time.monotonic() < end and p.poll() is None, text())
+                    time.sleep(0.01)
+                pid = next(int(line.split()[4]) for line in text().splitlines()
+                           if line.split()[1:3] == ["joined", str(victim)])
+                os.kill(pid, signal.SIGKILL)
+                code = p.wait(10)
+                check(code == 137, "exit code", code, text())
+                check(text().count(f"failed -4 rank {victim} (") == 3, text())
+            finally:
+                harness.stop(p)
+
+
+if __name__ == "__main__":
+    harness.main(globals())

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public interface with threads as ranks: all in one process, so that the sanitizers see what ranks do to each
+ * other. Every case runs by every way that data can go. */
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <ring/ring.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_RANKS = 8 };
+
+static const struct way {
+    const char *name, *variable[2], *value[2];
+} ways[] = {
+    {"node", {"RING_NODE", "RING_CMA"}, {"auto", "auto"}},
+    {"slots", {"RING_NODE", "RING_CMA"}, {"auto", "off"}},
+    {"shm", {"RING_NODE", "RING_TRANSPORT"}, {"off", "shm"}},
+    {"tcp", {"RING_NODE", "RING_TRANSPORT"}, {"off", "tcp"}},
+    {"ring", {"RING_ALGO", "RING_TCP_SOCKETS"}, {"ring", "2"}},
+    {"doubling", {"RING_ALGO", "RING_SEGMENT"}, {"doubling", "4K"}},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static void go_by(const struct way *w)
+{
+    for (int i = 0; i < 2; i++)
+        setenv(w->variable[i], w->value[i], 1);
+}
+
+static void go_back(const struct way *w)
+{
+    for (int i = 0; i < 2; i++)
+        unsetenv(w->variable[i]);
+}
+
+static void nap_ms(int ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+/* ---- ranks as threads ------------------------------------------------------------------------------------------ */
+
+struct job;
+struct rank {
+    pthread_t thread;
+    struct job *job;
+    uint32_t rank;
+    ring_comm_t *comm;
+    ring_status_t status; /* of create */
+    char text[512];
+};
+struct job {
+    uint32_t size, present;
+    ring_uid_t uid;
+    void (*body)(struct rank *r);
+    const void *arg;
+    struct rank rank[MAX_RANKS];
+};
+
+static void *live(void *arg)
+{
+    struct rank *r = arg;
+    r->status = ring_comm_create_uid(&r->job->uid, r->rank, r->job->size, &r->comm);
+    snprintf(r->text, sizeof r->text, "%s", ring_last_error());
+    if (!r->status) {
+        r->job->body(r);
+        (void)ring_comm_destroy(r->comm);
+    }
+    return NULL;
+}
+
+/* present: how many of the ranks come at all. */
+static void run_job(struct job *j)
+{
+    cr_assert_eq(ring_uid_create(&j->uid), RING_OK, "%s", ring_last_error());
+    for (uint32_t i = 0; i < j->present; i++) {
+        j->rank[i] = (struct rank){.job = j, .rank = i};
+        cr_assert_eq(pthread_create(&j->rank[i].thread, NULL, live, &j->rank[i]), 0);
+    }
+    for (uint32_t i = 0; i < j->present; i++)
+        pthread_join(j->rank[i].thread, NULL);
+}
+
+static void run_ranks(uint32_t size, void (*body)(struct rank *r), const void *arg)
+{
+    struct job j = {.size = size, .present = size, .body = body, .arg = arg};
+    run_job(&j);
+    for (uint32_t i = 0; i < size; i++)
+        cr_assert_eq(j.rank[i].status, RING_OK, "rank %u: %s", i, j.rank[i].text);
+}
+
+static void by_every_way(const uint32_t *sizes, void (*body)(struct rank *r))
+{
+    for (size_t w = 0; w < WAYS; w++)
+        for (const uint32_t *size = sizes; *size; size++) {
+            go_by(&ways[w]);
+            run_ranks(*size, body, &ways[w]);
+            go_back(&ways[w]);
+        }
+}
+
+#define WORKS(call) cr_assert_eq((call), RING_OK, "%s: %s", #call, ring_last_error())
+
+/* ---- every type and operation ---------------------------------------------------------------------------------- */
+
+/* Element i on rank r, small enough that sums and products of 8 ranks are exact in every type. */
+static int value(uint32_t r, size_t i) { return (int)((i * 7 + r * 3) % 5) + (r + i) % 2; }
+
+static double expected(uint32_t n, size_t i, ring_redop_t redop)
+{
+    double x = value(0, i);
+    for (uint32_t r = 1; r < n; r++) {
+        const double y = value(r, i);
+        x = redop == RING_PROD ? x * y : redop == RING_MIN ? fmin(x, y) : redop == RING_MAX ? fmax(x, y) : x + y;
+    }
+    return redop == RING_AVG ? x / n : x;
+}
+
+/* On every type: load and store as double, wrapping like the type does. */
+#define TYPES(X)             \
+    X(RING_INT8, int8_t)     \
+    X(RING_UINT8, uint8_t)   \
+    X(RING_INT16, int16_t)   \
+    X(RING_UINT16, uint16_t) \
+    X(RING_INT32, int32_t)   \
+    X(RING_UINT32, uint32_t) \
+    X(RING_INT64, int64_t)   \
+    X(RING_UINT64, uint64_t) \
+    X(RING_FLOAT, float)     \
+    X(RING_DOUBLE, double)
+
+static void store(void *p, size_t i, ring_dtype_t dtype, double v)
+{
+    switch (dtype) {
+#define X(name, type)                                                    \
+    case name:                                                           \
+        ((type *)p)[i] = name < RING_FLOAT ? (type)(int64_t)v : (type)v; \
+        break;
+        TYPES(X)
+#undef X
+    }
+}
+
+static void one_call(struct rank *r, ring_dtype_t dtype, ring_redop_t redop, size_t count, bool in_place)
+{
+    const size_t esize = ring_dtype_size(dtype), bytes = count * esize + 1;
+    unsigned char *src = malloc(bytes), *dst = malloc(bytes), *want = malloc(bytes);
+    src[bytes - 1] = dst[bytes - 1] = want[bytes - 1] = 0x77;
+    for (size_t i = 0; i < count; i++) {
+        store(src, i, dtype, value(r->rank, i));
+        store(want, i, dtype, expected(r->job->size, i, redop));
+    }
+    unsigned char *out = in_place ? src : dst;
+    WORKS(ring_all_reduce(r->comm, src, out, count, dtype, redop));
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(out[i], want[i], "%s %s of %zu on rank %u of %u by %s: byte %zu", ring_dtype_str(dtype),
+                     ring_redop_str(redop), count, r->rank, r->job->size, ((const struct way *)r->job->arg)->name, i);
+    for (size_t i = 0; i < count && !in_place; i++) {
+        store(want, i, dtype, value(r->rank, i));
+        cr_assert_eq(memcmp(src + i * esize, want + i * esize, esize), 0, "the send buffer changed at %zu", i);
+    }
+    free(src);
+    free(dst);
+    free(want);
+}
+
+static void all_types(struct rank *r)
+{
+    static const size_t counts[] = {1, 3, 1000, 70001};
+    for (int d = 0; ring_dtype_str((ring_dtype_t)d); d++)
+        for (int o = 0; ring_redop_str((ring_redop_t)o); o++)
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+                one_call(r, (ring_dtype_t)d, (ring_redop_t)o, counts[i], (d + o + (int)i) % 2);
+}
+
+Test(comm, every_type_and_operation_by_every_way, .timeout = 100) { by_every_way((uint32_t[]){2, 5, 0}, all_types); }
+
+/* ---- shapes ---------------------------------------------------------------------------------------------------- */
+
+static void many_sizes(struct rank *r)
+{
+    for (size_t count = 0; count < 40; count++)
+        one_call(r, RING_INT32, RING_SUM, count, count % 2);
+    for (size_t count = 41; count < 300000; count = count * 5 / 2 + 1)
+        one_call(r, RING_FLOAT, RING_AVG, count, count % 2);
+}
+
+Test(comm, every_number_of_ranks, .timeout = 100) { by_every_way((uint32_t[]){1, 2, 3, 4, 6, 7, 8, 0}, many_sizes); }
+
+static void average_truncates(struct rank *r)
+{
+    int32_t x[2] = {r->rank ? -4 : -3, r->rank ? 4 : 3};
+    uint64_t big = UINT64_C(1) << 62;
+    WORKS(ring_all_reduce(r->comm, x, x, 2, RING_INT32, RING_AVG));
+    cr_assert_eq(x[0], -3);
+    cr_assert_eq(x[1], 3);
+    WORKS(ring_all_reduce(r->comm, &big, &big, 1, RING_UINT64, RING_AVG));
+    cr_assert_eq(big, UINT64_C(1) << 62);
+}
+
+Test(comm, integer_average_truncates_toward_zero) { by_every_way((uint32_t[]){2, 0}, average_truncates); }
+
+static void not_a_number(struct rank *r)
+{
+    float x[3] = {r->rank == 1 ? NAN : 1.0f, (float)r->rank, r->rank == 0 ? INFINITY : 0.0f};
+    float y[3];
+    WORKS(ring_all_reduce(r->comm, x, y, 3, RING_FLOAT, RING_MAX));
+    cr_assert(isnan(y[0]) && y[1] == (float)(r->job->size - 1) && isinf(y[2]));
+    WORKS(ring_all_reduce(r->comm, x, y, 3, RING_FLOAT, RING_MIN));
+    cr_assert(isnan(y[0]) && y[1] == 0 && y[2] == 0);
+}
+
+Test(comm, a_nan_on_any_rank_gives_nan) { by_every_way((uint32_t[]){2, 3, 0}, not_a_number); }
+
+/* All ranks get the same bits even where the order of additions matters. */
+static void same_bits(struct rank *r)
+{
+    enum { COUNT = 20000 };
+    static float kept[MAX_RANKS][COUNT];
+    float *mine = kept[r->rank];
+    for (size_t i = 0; i < COUNT; i++)
+        mine[i] = sinf((float)(i * 31 + r->rank * 17)) * powf(10, (float)((i + r->rank) % 12));
+    WORKS(ring_all_reduce(r->comm, mine, mine, COUNT, RING_FLOAT, RING_SUM));
+    int64_t ready = 1;
+    WORKS(ring_all_reduce(r->comm, &ready, &ready, 1, RING_INT64, RING_SUM));
+    cr_assert_eq(memcmp(mine, kept[0], sizeof kept[0]), 0);
+    WORKS(ring_all_reduce(r->comm, &ready, &ready, 1, RING_INT64, RING_SUM));
+}
+
+Test(comm, all_ranks_get_the_same_bits) { by_every_way((uint32_t[]){2, 5, 8, 0}, same_bits); }
+
+/* ---- operations in flight -------------------------------------------------------------------------------------- */
+
+static void in_flight(struct rank *r)
+{
+    enum { OPS = 7, COUNT = 5000 };
+    ring_op_t *op[OPS];
+    int32_t *x = malloc(sizeof *x * OPS * COUNT);
+    for (int round = 0; round < 5; round++) {
+        for (size_t k = 0; k < OPS; k++) {
+            for (size_t i = 0; i < COUNT; i++)
+                x[k * COUNT + i] = (int32_t)(r->rank + k + i);
+            WORKS(ring_all_reduce_start(r->comm, x + k * COUNT, x + k * COUNT, COUNT >> (k % 3 * 4), RING_INT32,
+                                        RING_SUM, &op[k]));
+        }
+        for (size_t j = 0; j < OPS; j++) {
+            const size_t k = (j * 3 + (size_t)round + r->rank) % (size_t)OPS; /* another order on every rank */
+            int done = 0;
+            while (j % 2 && !done)
+                WORKS(ring_op_test(op[k], &done));
+            WORKS(ring_op_wait(op[k]));
+            ring_op_free(op[k]);
+            const uint32_t n = r->job->size;
+            for (size_t i = 0; i < (size_t)COUNT >> (k % 3 * 4); i++)
+                cr_assert_eq(x[k * COUNT + i], (int32_t)(n * (n - 1) / 2 + n * (k + i)));
+        }
+    }
+    free(x);
+}
+
+Test(comm, operations_complete_in_any_order, .timeout = 60) { by_every_way((uint32_t[]){1, 2, 4, 0}, in_flight); }
+
+static void freed_early(struct rank *r)
+{
+    int32_t x[100] = {1};
+    ring_op_t *op;
+    WORKS(ring_all_reduce_start(r->comm, x, x, 100, RING_INT32, RING_SUM, &op));
+    ring_op_free(op); /* waits */
+    cr_assert_eq(x[0], (int32_t)r->job->size);
+    WORKS(ring_all_reduce_start(r->comm, x, x, 100, RING_INT32, RING_MAX, &op));
+    WORKS(ring_comm_destroy(r->comm)); /* completes it */
+    r->comm = NULL;
+    ring_op_free(op);
+}
+
+Test(comm, free_and_destroy_complete_what_is_in_flight) { by_every_way((uint32_t[]){2, 3, 0}, freed_early); }
+
+/* ---- misuse ---------------------------------------------------------------------------------------------------- */
+
+#define REFUSED(call, code, word) \
+    cr_assert_eq((call), (code)); \
+    cr_assert(strstr(ring_last_error(), (word)), "%s", ring_last_error())
+
+static void wrong_arguments(struct rank *r)
+{
+    float x[64] = {0}, y[64] = {0};
+    ring_comm_t *c = r->comm;
+    ring_op_t *op;
+    ring_peer_t peer;
+    REFUSED(ring_all_reduce(NULL, x, y, 1, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "communicator");
+    REFUSED(ring_all_reduce(c, NULL, y, 1, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "src");
+    REFUSED(ring_all_reduce(c, x, NULL, 1, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "dst");
+    REFUSED(ring_all_reduce(c, x, y, 1, (ring_dtype_t)99, RING_SUM), RING_ERR_INVALID, "dtype 99");
+    REFUSED(ring_all_reduce(c, x, y, 1, RING_FLOAT, (ring_redop_t)-1), RING_ERR_INVALID, "redop -1");
+    REFUSED(ring_all_reduce(c, x, x + 10, 11, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "overlap by 4 bytes");
+    REFUSED(ring_all_reduce(c, x + 1, x, 2, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "overlap by 4 bytes");
+    REFUSED(ring_all_reduce(c, x, y, SIZE_MAX / 2, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "more than memory");
+    REFUSED(ring_all_reduce(c, (char *)x + 1, y, 1, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "not aligned");
+    REFUSED(ring_all_reduce_start(c, x, y, 1, RING_FLOAT, RING_SUM, NULL), RING_ERR_INVALID, "op_out");
+    REFUSED(ring_all_reduce_start(c, x, x + 1, 4, RING_FLOAT, RING_SUM, &op), RING_ERR_INVALID, "overlap");
+    REFUSED(ring_comm_peer(c, r->job->size, &peer), RING_ERR_INVALID, "size");
+    REFUSED(ring_op_wait(NULL), RING_ERR_INVALID, "NULL");
+    ring_op_free(NULL);
+    WORKS(ring_comm_destroy(NULL));
+    WORKS(ring_all_reduce(c, NULL, NULL, 0, RING_FLOAT, RING_SUM)); /* and nothing of it did harm */
+    WORKS(ring_all_reduce(c, x, x + 10, 10, RING_FLOAT, RING_SUM));
+    WORKS(ring_comm_peer(c, 0, &peer));
+    cr_assert(peer.rank == 0 && peer.pid > 0 && peer.host[0]);
+    cr_assert_str_eq(ring_comm_error(c), "");
+}
+
+Test(comm, wrong_arguments_are_named_and_harmless) { by_every_way((uint32_t[]){2, 0}, wrong_arguments); }
+
+Test(comm, wrong_tickets)
+{
+    ring_comm_t *c = NULL;
+    ring_uid_t uid = {"nonsense"};
+    REFUSED(ring_comm_create_uid(&uid, 0, 2, &c), RING_ERR_INVALID, "ticket");
+    REFUSED(ring_comm_create_uid(&uid, 2, 2, &c), RING_ERR_INVALID, "rank 2");
+    REFUSED(ring_comm_create_uid(NULL, 0, 1, &c), RING_ERR_INVALID, "uid");
+    REFUSED(ring_uid_create(NULL), RING_ERR_INVALID, "uid_out");
+    memset(uid.text, 'x', sizeof uid.text);
+    REFUSED(ring_comm_create_uid(&uid, 0, 2, &c), RING_ERR_INVALID, "no end");
+    cr_assert_null(c);
+}
+
+struct intruder {
+    ring_op_t *op;
+    _Atomic int busy, other;
+    _Atomic bool stop;
+};
+
+/* Testing does no harm when it is let in. */
+static void *intrude(void *arg)
+{
+    struct intruder *in = arg;
+    int done;
+    while (!atomic_load(&in->stop)) {
+        const ring_status_t status = ring_op_test(in->op, &done);
+        if (status)
+            atomic_fetch_add(status == RING_ERR_BUSY ? &in->busy : &in->other, 1);
+        nap_ms(1);
+    }
+    return NULL;
+}
+
+/* Rank 0 sits inside a call for a while, because rank 1 comes late. */
+static void two_threads(struct rank *r)
+{
+    struct intruder in = {0};
+    pthread_t t;
+    float x = 1;
+    if (r->rank == 1) {
+        nap_ms(300);
+        WORKS(ring_all_reduce(r->comm, &x, &x, 1, RING_FLOAT, RING_SUM));
+        return;
+    }
+    WORKS(ring_all_reduce_start(r->comm, &x, &x, 1, RING_FLOAT, RING_SUM, &in.op));
+    cr_assert_eq(pthread_create(&t, NULL, intrude, &in), 0);
+    ring_status_t status;
+    while ((status = ring_op_wait(in.op)) == RING_ERR_BUSY)
+        ;
+    atomic_store(&in.stop, true);
+    pthread_join(t, NULL);
+    cr_assert_eq(status, RING_OK, "%s", ring_last_error());
+    cr_assert_gt(atomic_load(&in.busy), 0);
+    cr_assert_eq(atomic_load(&in.other), 0);
+    cr_assert_eq(x, 2);
+    ring_op_free(in.op);
+}
+
+Test(comm, a_second_thread_is_told_and_harms_nothing, .timeout = 60)
+{
+    for (size_t w = 0; w < 4; w++) {
+        go_by(&ways[w]);
+        run_ranks(2, two_threads, &ways[w]);
+        go_back(&ways[w]);
+    }
+}
+
+/* Two communicators, used by two threads of one process at the same time. */
+static void *one_job(void *arg)
+{
+    run_ranks(3, in_flight, arg);
+    return NULL;
+}
+
+Test(comm, two_communicators_from_two_threads, .timeout = 60)
+{
+    for (size_t w = 0; w < 4; w++) {
+        pthread_t t;
+        go_by(&ways[w]);
+        cr_assert_eq(pthread_create(&t, NULL, one_job, (void *)(uintptr_t)&ways[w]), 0);
+        one_job((void *)(uintptr_t)&ways[w]);
+        pthread_join(t, NULL);
+        go_back(&ways[w]);
+    }
+}
+
+/* ---- failure --------------------------------------------------------------------------------------------------- */
+
+static void disagreeing(struct rank *r)
+{
+    float x[256] = {0};
+    const size_t count = r->rank == 1 ? 200 : 100;
+    WORKS(ring_all_reduce(r->comm, x, x, 256, RING_FLOAT, RING_SUM));
+    REFUSED(ring_all_reduce(r->comm, x, x, count, RING_FLOAT, RING_SUM), RING_ERR_MISMATCH, "rank 1 (");
+    cr_assert(strstr(ring_last_error(), "200 float (sum)") && strstr(ring_last_error(), "100 float (sum)"), "%s",
+              ring_last_error());
+    REFUSED(ring_all_reduce(r->comm, x, x, 1, RING_FLOAT, RING_SUM), RING_ERR_MISMATCH, "rank 1 (");
+    cr_assert_str_eq(ring_comm_error(r->comm), ring_last_error());
+}
+
+Test(comm, ranks_that_disagree_all_hear_it, .timeout = 60) { by_every_way((uint32_t[]){2, 5, 0}, disagreeing); }
+
+static void aborted(struct rank *r)
+{
+    float x[16] = {0};
+    ring_status_t status = RING_OK;
+    if (r->rank == 1)
+        ring_comm_abort(r->comm, "had enough");
+    while (!status)
+        status = ring_all_reduce(r->comm, x, x, 16, RING_FLOAT, RING_SUM);
+    cr_assert_eq(status, RING_ERR_ABORTED);
+    cr_assert(strstr(ring_last_error(), "rank 1 (") && strstr(ring_last_error(), "had enough"), "%s",
+              ring_last_error());
+}
+
+Test(comm, abort_ends_every_rank, .timeout = 60) { by_every_way((uint32_t[]){2, 4, 0}, aborted); }
+
+static void nothing(struct rank *r) { (void)r; }
+
+Test(comm, missing_ranks_are_listed_at_the_deadline, .timeout = 30)
+{
+    setenv("RING_TIMEOUT", "700ms", 1);
+    struct job j = {.size = 5, .present = 3, .body = nothing};
+    run_job(&j);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert_eq(j.rank[i].status, RING_ERR_TIMEOUT, "%s", j.rank[i].text);
+        cr_assert(strstr(j.rank[i].text, "3") && strstr(j.rank[i].text, "4") && strstr(j.rank[i].text, "RING_TIMEOUT"),
+                  "%s", j.rank[i].text);
+    }
+}
+
+static void facts(struct rank *r)
+{
+    ring_choice_t choice;
+    cr_assert_eq(ring_comm_rank(r->comm), r->rank);
+    cr_assert_eq(ring_comm_size(r->comm), r->job->size);
+    cr_assert_eq(ring_comm_local_rank(r->comm), r->rank);
+    cr_assert_eq(ring_comm_local_size(r->comm), r->job->size);
+    cr_assert_eq(ring_comm_node(r->comm), 0);
+    cr_assert_eq(ring_comm_node_count(r->comm), 1);
+    WORKS(ring_comm_choice(r->comm, RING_ALL_REDUCE, 1 << 20, RING_FLOAT, RING_SUM, &choice));
+    const struct way *w = r->job->arg;
+    if (!strcmp(w->name, "tcp") || !strcmp(w->name, "shm"))
+        cr_assert_str_eq(choice.transport, w->name);
+    if (!strcmp(w->name, "node") || !strcmp(w->name, "ring") || !strcmp(w->name, "doubling"))
+        cr_assert_str_eq(choice.algorithm, w->name);
+}
+
+Test(comm, facts_and_choices) { by_every_way((uint32_t[]){2, 3, 0}, facts); }
+
+Test(comm, texts_of_every_status)
+{
+    cr_assert_str_eq(ring_status_str(RING_OK), "success");
+    cr_assert_str_eq(ring_status_str((ring_status_t)-99), "unknown status");
+    for (int s = RING_ERR_INTERNAL; s < 0; s++)
+        cr_assert_str_neq(ring_status_str((ring_status_t)s), "unknown status");
+    cr_assert_null(ring_dtype_str((ring_dtype_t)10));
+    cr_assert_eq(ring_dtype_size((ring_dtype_t)10), 0);
+    cr_assert_null(ring_redop_str((ring_redop_t)5));
+    cr_assert_null(ring_coll_str((ring_coll_t)1));
+    cr_assert_str_eq(ring_coll_str(RING_ALL_REDUCE), "all_reduce");
+}
