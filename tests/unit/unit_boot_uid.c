@@ -255,11 +255,10 @@ Test(uid, missing_ranks_are_named_to_everybody, .timeout = 60)
 Test(uid, a_rank_is_taken_once, .timeout = 60)
 {
     const ring_uid_t uid = make_ticket();
-    struct rank *all = ranks_of(&uid, 3), second;
+    struct rank *all = ranks_of(&uid, 3), second = all[1];
     start(&all[0]);
     start(&all[1]);
     usleep(100000);
-    second = all[1];
     start(&second);
     pthread_join(second.thread, NULL);
     cr_assert_eq(second.status, RING_ERR_INVALID);
