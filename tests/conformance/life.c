@@ -4,7 +4,7 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +102,47 @@ CHECK(other_links_live_on)
     for (const struct job *j = rig.end[0].jobs; j; j = j->next)
         if (j != lost)
             rig_expect(j, RING_OK);
+    rig_close(&rig);
+}
+
+/* A child of fork() holds every descriptor; the peer must see the end all the same, and the set must forget the link.
+ */
+CHECK(a_forked_child_does_not_keep_a_link_alive)
+{
+    struct rig rig;
+    int hold[2];
+    rig_open(&rig, t, 2, small);
+    struct job *lost = rig_recv(&rig, 0, 0, 100, 1, 0);
+    struct job *rest = rig_recv(&rig, 1, 1, 100, 2, 0);
+    steps(&rig.end[0], 10);
+    steps(&rig.end[1], 10);
+    for (int end = 0; end < 2; end++)
+        if (t->arm(rig.end[end].ctx)) /* so that the sockets are watched */
+            t->disarm(rig.end[end].ctx);
+    cr_assert(!pipe(hold));
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (!child) {
+        char end;
+        close(hold[1]);
+        _exit(read(hold[0], &end, 1) != 0);
+    }
+    rig_disconnect(&rig, 1, 0);
+    rig_run_end(&rig.end[0], true);
+    rig_expect(lost, RING_ERR_PEER_LOST);
+    rig_disconnect(&rig, 0, 0);
+    const struct job *last = rig_recv(&rig, 0, 1, 100, 3, 0);
+    steps(&rig.end[0], 10);
+    if (t->arm(rig.end[0].ctx))
+        t->disarm(rig.end[0].ctx);
+    rig_send(&rig, 0, 1, 100, 2);
+    rig_send(&rig, 1, 1, 100, 3);
+    rig_run(&rig);
+    rig_expect(rest, RING_OK);
+    rig_expect(last, RING_OK);
+    close(hold[0]);
+    close(hold[1]);
+    waitpid(child, NULL, 0);
     rig_close(&rig);
 }
 
