@@ -142,8 +142,36 @@ static ring_status_t start(void)
     return errno ? ri_fail_errno("background thread") : RING_OK;
 }
 
+/* A child has the memory but not the thread: it begins with no loop.  Both locks are held over the fork, so that what it
+ * inherits is whole; the epoll object is still the parent's too, so nothing is taken out of it. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&life);
+    ri_loop_lock();
+}
+
+static void after_fork(void)
+{
+    ri_loop_unlock();
+    pthread_mutex_unlock(&life);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&life, NULL);
+    make_lock();
+    close_descriptors();
+    holders = 0;
+    timers = NULL;
+    batched = 0;
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork_in_child); }
+
 ring_status_t ri_loop_hold(void)
 {
+    static pthread_once_t forks = PTHREAD_ONCE_INIT;
+    pthread_once(&forks, watch_forks);
     pthread_mutex_lock(&life);
     const ring_status_t status = holders ? RING_OK : start();
     if (status)
@@ -157,7 +185,7 @@ ring_status_t ri_loop_hold(void)
 void ri_loop_release(void)
 {
     pthread_mutex_lock(&life);
-    if (!--holders) {
+    if (holders && !--holders) { /* no holders: a forked child lets go of what its parent held */
         atomic_store(&stopping, true);
         poke();
         pthread_join(thread, NULL);

@@ -3,7 +3,8 @@
  *
  * It exists while somebody holds it (ri_loop_hold / ri_loop_release) and sleeps nearly always.  It accepts and checks
  * connections (lib/boot/port.c) and watches the other ranks (lib/comm/watch.c); it never moves a collective's data.
- * Callbacks run on its thread, must not block, and may add and remove watches.  The thread has all signals blocked. */
+ * Callbacks run on its thread, must not block, and may add and remove watches.  The thread has all signals blocked.
+ * A forked child begins without holders and without watches. */
 #ifndef RI_LOOP_H
 #define RI_LOOP_H
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -311,6 +312,24 @@ bool ri_door_starved(void) { return starved; }
 
 /* ---- listeners ---- */
 
+/* A child that kept the sockets would make peers wait for an answer that nobody gives.  lib/base/loop.c holds its lock
+ * over the fork, so the lists are whole; what they point to is the parent's. */
+static void after_fork_in_child(void)
+{
+    for (struct ri_listener *l = listeners; l; l = l->next)
+        close(l->watch.fd);
+    for (int i = 0; i < RI_GUESTS; i++)
+        if (guests[i].stage != FREE)
+            close(guests[i].watch.fd);
+    sodium_memzero(guests, sizeof guests);
+    listeners = NULL;
+    members = NULL;
+    guest_count = 0;
+    starved = sweeping = false;
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+
 static ring_status_t enlist(struct ri_listener *l, struct ri_listener **out)
 {
     l->watch.ready = on_listener;
@@ -328,6 +347,8 @@ static ring_status_t enlist(struct ri_listener *l, struct ri_listener **out)
 
 static ring_status_t open_new(const struct ri_address *addr, struct ri_port_range range, struct ri_listener **out)
 {
+    static pthread_once_t forks = PTHREAD_ONCE_INIT;
+    pthread_once(&forks, watch_forks);
     struct ri_listener *l = ri_new(1, sizeof *l);
     if (!l)
         return ri_fail(RING_ERR_NOMEM, "no memory for a listening socket");

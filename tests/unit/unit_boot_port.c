@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
@@ -389,6 +390,54 @@ Test(port, holders_share_one_door_and_the_last_one_closes_it, .timeout = 20)
         ri_port_close(b);
     }
     cr_assert_eq(dup(0), before, "no descriptor is left");
+}
+
+static bool refused(const struct ri_endpoint *e)
+{
+    struct ri_hello h = {.comm_id = 5, .from = 0, .to = 1, .purpose = RI_FOR_LINK};
+    int fd = -1;
+    return ri_port_connect(NULL, e, false, &h, the_key, NULL, ri_deadline(50 * RI_MILLISECOND), &fd) ==
+               RING_ERR_TIMEOUT &&
+           strstr(ri_error_get(), "Connection refused");
+}
+
+static int be_child(int from_parent)
+{
+    char byte;
+    if (read(from_parent, &byte, 1) != 0) /* until the parent has closed its port */
+        return 1;
+    uint32_t size = 4;
+    struct ri_port *port = open_port(); /* a door and a thread of its own */
+    struct ri_member m = {.comm_id = 5, .rank = 1, .key = key_of, .owner = &size};
+    struct caller c = {.port = port, .deadline = ri_deadline(5 * RI_SECOND)};
+    c.hello = (struct ri_hello){.comm_id = 5, .from = 0, .to = 1, .purpose = RI_FOR_CONTROL};
+    int fd = -1;
+    ri_port_join(port, &m);
+    start(&c);
+    const ring_status_t status = ri_port_collect(port, &m, 0, RI_FOR_CONTROL, 0, NULL, c.deadline, &fd);
+    pthread_join(c.thread, NULL);
+    ri_port_leave(port, &m);
+    ri_port_close(port);
+    return status || c.status;
+}
+
+Test(port, a_forked_child_does_not_keep_the_door_and_can_have_its_own, .timeout = 20)
+{
+    int to_child[2];
+    struct ri_port *port = open_port();
+    const struct ri_endpoint end = *ri_port_endpoint(port);
+    cr_assert_eq(pipe(to_child), 0);
+    const pid_t child = fork();
+    if (!child) {
+        close(to_child[1]);
+        _exit(be_child(to_child[0]));
+    }
+    ri_port_close(port);
+    cr_assert(refused(&end), "%s", ri_error_get());
+    close(to_child[1]);
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
 }
 
 /* ---- port ranges ---- */
