@@ -168,6 +168,11 @@ int main(int argc, char **argv)
             get(rank, 0);
         check("fence", fence(NULL, 0, 60)); /* nobody leaves before all have got */
         printf("rank %u ok\n", self.rank);
+    } else if (strcmp(mode, "fences") == 0) {
+        put(0);
+        for (int i = 0; i < (argc > 2 ? atoi(argv[2]) : 1); i++)
+            check("fence", fence(NULL, 0, 60));
+        printf("rank %u ok\n", self.rank);
     } else if (strcmp(mode, "half") == 0) {
         half();
         printf("rank %u ok\n", self.rank);
