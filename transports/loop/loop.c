@@ -140,12 +140,16 @@ static void sever(struct link *l)
     }
 }
 
-static bool is_cut(const struct link *l)
+/* Bytes that may still cross before the link is cut. */
+static uint64_t allowance(const struct link *l)
 {
     const struct loop_knobs *k = &l->knobs;
     const uint32_t one = l->base.self.rank, other = l->base.peer.rank;
     const bool this_one = (k->cut_one == one && k->cut_other == other) || (k->cut_one == other && k->cut_other == one);
-    return k->cut && this_one && l->peer && l->crossed + l->peer->crossed >= k->cut_after;
+    const uint64_t crossed = l->crossed + (l->peer ? l->peer->crossed : 0);
+    if (!k->cut || !this_one || !l->peer)
+        return UINT64_MAX;
+    return crossed < k->cut_after ? k->cut_after - crossed : 0;
 }
 
 static unsigned move_out(struct ctx *c, struct link *l)
@@ -196,11 +200,17 @@ static unsigned move_in(struct ctx *c, struct link *l)
     struct ri_xfer *x;
     while ((x = l->in.posted.head)) {
         const size_t left = x->len - x->moved;
+        const uint64_t allowed = allowance(l);
         size_t n = cut_short(c, l, left < l->held ? left : l->held);
+        if (n > allowed)
+            n = (size_t)allowed;
         if (x->sink)
             n -= n % x->unit;
-        if (left && !n)
+        if (left && !n) {
+            if (x->sink && allowed < x->unit) /* no whole element fits any more */
+                sever(l);
             break;
+        }
         hand_on(l, x, n);
         moved++;
         if (l->peer)
@@ -348,7 +358,7 @@ static bool ran_dry(const struct link *l)
 static unsigned serve(struct ctx *c, struct link *l, struct ri_queue *done)
 {
     unsigned moved = 0;
-    if (is_cut(l))
+    if (!allowance(l))
         sever(l);
     if (!l->broken && !rests(c, l, &l->out))
         moved += move_out(c, l);

@@ -9,7 +9,7 @@
 struct loop_knobs {
     bool calm;         /* no delays, nothing cut short: for measurements                              */
     uint32_t capacity; /* bytes under way in one direction, at least 16; 0: seeded, 8 KiB to 64 KiB */
-    bool cut;          /* break a link: the one between these ranks, once this many bytes went over it */
+    bool cut;          /* break a link: the one between these ranks, after so many bytes over it, both ways together */
     uint32_t cut_one, cut_other;
     uint64_t cut_after;
 };
