@@ -2,7 +2,6 @@
 """ringrun on one host: options, exit codes, environment, folders, PMIx."""
 import os
 import re
-import signal
 import sys
 import time
 
