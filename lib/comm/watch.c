@@ -141,10 +141,12 @@ ring_status_t ri_watch_locals(struct ring_comm *c)
 
 void ri_watch_close(struct ring_comm *c)
 {
+    ri_loop_lock();
     for (uint32_t i = 0; i < c->locals; i++) {
         stop(&c->local[i].death);
         stop(&c->local[i].home);
     }
+    ri_loop_unlock();
     ri_free(c->local);
     c->local = NULL;
     c->locals = 0;

@@ -172,14 +172,14 @@ static void one_call(struct rank *r, ring_dtype_t dtype, ring_redop_t redop, siz
 
 static void all_types(struct rank *r)
 {
-    static const size_t counts[] = {1, 3, 1000, 70001};
+    static const size_t counts[] = {1, 1000, 20011};
     for (int d = 0; ring_dtype_str((ring_dtype_t)d); d++)
         for (int o = 0; ring_redop_str((ring_redop_t)o); o++)
             for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
                 one_call(r, (ring_dtype_t)d, (ring_redop_t)o, counts[i], (d + o + (int)i) % 2);
 }
 
-Test(comm, every_type_and_operation_by_every_way, .timeout = 100) { by_every_way((uint32_t[]){2, 5, 0}, all_types); }
+Test(comm, every_type_and_operation_by_every_way, .timeout = 200) { by_every_way((uint32_t[]){2, 5, 0}, all_types); }
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
@@ -191,7 +191,7 @@ static void many_sizes(struct rank *r)
         one_call(r, RING_FLOAT, RING_AVG, count, count % 2);
 }
 
-Test(comm, every_number_of_ranks, .timeout = 100) { by_every_way((uint32_t[]){1, 2, 3, 4, 6, 7, 8, 0}, many_sizes); }
+Test(comm, every_number_of_ranks, .timeout = 200) { by_every_way((uint32_t[]){1, 2, 3, 4, 6, 7, 8, 0}, many_sizes); }
 
 static void average_truncates(struct rank *r)
 {
@@ -422,7 +422,7 @@ Test(comm, ranks_that_disagree_all_hear_it, .timeout = 60) { by_every_way((uint3
 static void aborted(struct rank *r)
 {
     float x[16] = {0};
-    ring_status_t status = RING_OK;
+    ring_status_t status = ring_all_reduce(r->comm, x, x, 16, RING_FLOAT, RING_SUM); /* all have joined */
     if (r->rank == 1)
         ring_comm_abort(r->comm, "had enough");
     while (!status)
