@@ -5,8 +5,9 @@
  * place and apart are the same.  Cost: each rank reads bytes and writes bytes, no copies; two phases.  Addresses come
  * with the announcement; a rank may leave when all have stopped using its buffers. */
 #include "lib/node/inner.h"
+#include "lib/node/stream.h"
 
-enum { STAGE_ANNOUNCED, STAGE_LEAVING };
+enum { STAGE_ANNOUNCED, STAGE_REDUCE, STAGE_LEAVING };
 
 static void begin(struct ri_node *node)
 {
@@ -16,44 +17,53 @@ static void begin(struct ri_node *node)
     ri_node_announce(node);
 }
 
-static unsigned char *dst_of(const struct ri_node *node, uint32_t rank)
-{
-    return (unsigned char *)(uintptr_t)line_of(node, rank)->at.dst;
-}
-
-/* A block at a time, so that it is stored to the third and further ranks from cache. */
+/* A block of the own share, while it is in cache to everybody. */
 static void reduce_block(struct ri_node *node, size_t offset, size_t bytes)
 {
-    const uint32_t second = node->me ? 0 : 1;
     for (uint32_t r = 0; r < node->size; r++)
         node->operands[r] = (const unsigned char *)(uintptr_t)line_of(node, r)->at.src + offset;
-    /* In place, the running result of more than two operands would overwrite one that is still to come. */
-    unsigned char *sum = node->size == 2 ? dst_of(node, node->me) + offset : node->bounce;
-    ri_node_combine(node, sum, node->size == 2 ? dst_of(node, second) + offset : NULL, bytes / node->op.red->esize);
-    for (uint32_t r = 0; node->size > 2 && r < node->size; r++)
-        memcpy(dst_of(node, r) + offset, sum, bytes);
+    unsigned char *mine = (unsigned char *)node->op.call.dst + offset;
+    ri_node_combine(node, mine, NULL, bytes / node->op.red->esize);
+    for (uint32_t cursor = 1; cursor < node->size; cursor++) {
+        const struct line *peer = line_of(node, peer_at(node, cursor));
+        stream_copy((unsigned char *)(uintptr_t)peer->at.dst + offset, mine, bytes);
+    }
 }
 
-static void reduce_share(struct ri_node *node)
+/* Piece op.i of the own share; false when there is none left. */
+static bool reduce_piece(struct ri_node *node)
 {
     const size_t esize = node->op.red->esize, count = node->op.call.count;
     const size_t from = share_begin(node, count, node->me) * esize, to = share_begin(node, count, node->me + 1) * esize;
-    for (size_t at = from; at < to; at += BLOCK)
-        reduce_block(node, at, to - at < BLOCK ? to - at : BLOCK);
+    const size_t begin_at = from + (size_t)node->op.i * PIECE;
+    if (begin_at >= to)
+        return false;
+    const size_t end_at = to - begin_at < PIECE ? to : begin_at + PIECE;
+    for (size_t at = begin_at; at < end_at; at += BLOCK)
+        reduce_block(node, at, end_at - at < BLOCK ? end_at - at : BLOCK);
+    node->op.i++;
+    return true;
 }
 
 static enum step advance(struct ri_node *node)
 {
     struct op *op = &node->op;
-    if (op->stage == STAGE_ANNOUNCED) {
-        const enum step step = ri_node_all_announced(node);
-        if (step != STEP_MOVED)
-            return step;
-        reduce_share(node);
-        publish(node, counter_of(node, node->me, COUNTER_LEFT), ++node->left);
-        op->stage = STAGE_LEAVING;
+    enum step step;
+    switch (op->stage) {
+    case STAGE_ANNOUNCED:
+        step = ri_node_all_announced(node);
+        if (step == STEP_MOVED)
+            op->stage = STAGE_REDUCE;
+        return step;
+    case STAGE_REDUCE:
+        if (!reduce_piece(node)) {
+            publish(node, counter_of(node, node->me, COUNTER_LEFT), ++node->left);
+            op->stage = STAGE_LEAVING;
+        }
+        return STEP_MOVED;
+    default:
+        return ri_node_all_reached(node, COUNTER_LEFT, node->left) ? STEP_DONE : STEP_WAIT;
     }
-    return ri_node_all_reached(node, COUNTER_LEFT, node->left) ? STEP_DONE : STEP_WAIT;
 }
 
 const struct way ri_node_direct = {.name = "direct", .begin = begin, .advance = advance};

@@ -2,9 +2,9 @@
 /* inner.h - what the files of lib/node share: the layout of the segment, one rank's state, and signalling.
  *
  * The segment.  Every rank has a control block and a data area; only the owner writes them, except `sleepers`.
- *   line[seq % 4]  announces an operation: sequence number, signature, and the payload or the addresses of the buffers.
- *                  A rank that announces k has finished k-1, so all who saw it know that nobody reads k-2 any more;
- *                  four lines instead of two let a rank fetch the next one for writing while it waits.
+ *   line[seq % 2]  announces an operation: sequence number, signature, and the payload or the addresses of the buffers.
+ *                  A rank that announces k has finished k-1, so who has seen all of them knows that nobody reads
+ *                  k-1 any more, and may write k+1 there.
  *   in, out, left  count, over all operations: pieces copied into the data area, pieces reduced, operations whose
  *                  buffers this rank has stopped reading.  All ranks count the same, so each knows what to wait for.
  *   data area      two input slots and two output slots, used by turns in each operation and from one to the next.
@@ -22,11 +22,11 @@
 
 enum {
     LINE_PAYLOAD = 48,
-    LINES = 4,
-    CHUNK = 128 << 10, /* bytes of an input slot */
+    LINES = 2,
+    CHUNK = 256 << 10, /* bytes of an input slot */
     BLOCK = 16 << 10,  /* bytes reduced from all operands before the next: stays in the first-level cache */
-    PIECE = 128 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
-    PROBE_SIZES = 3,
+    PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
+    PROBE_SIZES = 2,
     SHARE_UNIT = 64, /* shares begin at multiples: no two ranks write one line of a slot */
 };
 
@@ -167,9 +167,9 @@ void ri_node_announce(struct ri_node *node);
 /* STEP_MOVED when all peers have announced the same call, else STEP_WAIT or STEP_FAILED (mismatch). */
 enum step ri_node_all_announced(struct ri_node *node);
 
-/* dst = dst2 = operands[0] op operands[1] ..., divided if the operation says so.  dst2 may be NULL.  With more than two
- * ranks, dst may not be an operand other than the first; dst2 may. */
-void ri_node_combine(const struct ri_node *node, void *dst, void *dst2, size_t count);
+/* dst = operands[0] op operands[1] ..., divided if the operation says so, and the same to `shared`, which peers read
+ * (may be NULL).  dst may be one of the operands.  Uses the bounce buffer. */
+void ri_node_combine(const struct ri_node *node, void *dst, void *shared, size_t count);
 
 /* cma.c: the read function for peers in other processes. */
 bool ri_node_read_process(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);

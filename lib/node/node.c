@@ -10,7 +10,7 @@
 #include "lib/node/inner.h"
 
 /* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time. */
-enum { EAGER_LOOKS = 32, SPINS_LEAST = 32 };
+enum { EAGER_LOOKS = 128, SPINS_LEAST = 32 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -31,12 +31,11 @@ size_t ri_node_bytes(uint32_t size)
     return pages(size * sizeof(struct control)) + size * stride_for(size);
 }
 
-/* One phase against two: with one, every rank reads everything.  Measured on two ranks with a processor each, and on
- * eight that share two, where a phase costs a round of context switches. */
+/* One phase against two: with one, every rank reads everything.  Where the two meet was measured on two ranks with a
+ * processor each, and on eight that share two, where a phase costs a round of context switches. */
 static size_t one_shot_max_for(uint32_t size, struct ri_patience patience)
 {
-    const size_t all = patience.spins ? 8 << 10 : 64 << 10;
-    const size_t each = all / size;
+    const size_t each = (patience.spins ? 16 << 10 : 64 << 10) / size;
     return each > 512 ? each : 512;
 }
 
@@ -175,40 +174,57 @@ static enum step advance_eagerly(struct ri_node *node)
  * sooner. */
 static void learn_patience(struct ri_node *node, const struct ri_wait *wait)
 {
+    if (!wait->round || !node->s.patience.spins)
+        return;
     if (wait->round > wait->patience.spins)
         node->spins = node->spins / 2 > SPINS_LEAST ? node->spins / 2 : SPINS_LEAST;
     else
         node->spins += (node->s.patience.spins - node->spins) / 8;
 }
 
-ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline)
+/* An operation that moved has work to do and does not wait; so the abort word is looked at here. */
+static ring_status_t went_on(struct ri_node *node, struct ri_wait *wait)
 {
-    begin(node, call);
-    enum step step = advance_eagerly(node);
-    if (step == STEP_DONE)
-        return ended(node, step);
+    learn_patience(node, wait);
+    ri_wait_reset(wait);
+    node->waiting_since = 0;
+    return node->s.abort && atomic_load_explicit(node->s.abort, memory_order_relaxed) ? RING_ERR_ABORTED : RING_OK;
+}
+
+/* From where advance_eagerly() left off to the end. */
+static ring_status_t finish(struct ri_node *node, enum step step, uint64_t deadline)
+{
     struct ri_wait wait;
     ri_wait_begin(&wait, node->s.abort, deadline, node->s.patience);
     wait.patience.spins = node->spins;
-    for (; step < STEP_DONE; step = node->op.way->advance(node)) {
-        ring_status_t status = RING_OK;
-        if (step == STEP_MOVED) {
-            if (wait.round && node->s.patience.spins)
-                learn_patience(node, &wait);
-            ri_wait_reset(&wait);
-            node->waiting_since = 0;
-            status =
-                node->s.abort && atomic_load_explicit(node->s.abort, memory_order_relaxed) ? RING_ERR_ABORTED : RING_OK;
-        } else {
+    while (step < STEP_DONE) {
+        ring_status_t status;
+        if (step == STEP_MOVED)
+            status = went_on(node, &wait);
+        else {
             settle(node);
             status = ri_wait_round(&wait, ri_node_sleep, node);
         }
         if (status)
             return status;
+        step = node->op.way->advance(node);
     }
-    if (wait.round && node->s.patience.spins)
-        learn_patience(node, &wait);
+    learn_patience(node, &wait);
     return ended(node, step);
+}
+
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline)
+{
+    begin(node, call);
+    const enum step step = advance_eagerly(node);
+    return step >= STEP_DONE ? ended(node, step) : finish(node, step, deadline);
+}
+
+ring_status_t ri_node_run_for(struct ri_node *node, const struct ri_node_call *call, uint64_t timeout)
+{
+    begin(node, call);
+    const enum step step = advance_eagerly(node);
+    return step >= STEP_DONE ? ended(node, step) : finish(node, step, ri_deadline(timeout));
 }
 
 void ri_node_begin(struct ri_node *node, const struct ri_node_call *call) { begin(node, call); }

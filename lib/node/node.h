@@ -67,6 +67,10 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *
  * as its memory was read, RING_ERR_SYSTEM when it could not be read.  Any error is final for the node. */
 ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline);
 
+/* The same with a timeout in nanoseconds, which begins when the call has to wait: a call that does not wait does not
+ * read the clock, which would be a fifth of its time. */
+ring_status_t ri_node_run_for(struct ri_node *node, const struct ri_node_call *call, uint64_t timeout);
+
 /* The same in pieces, for operations in flight: begin, then step until it is not RING_OK-and-not-done.  One operation
  * at a time.  step never waits. */
 void ri_node_begin(struct ri_node *node, const struct ri_node_call *call);

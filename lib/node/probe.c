@@ -3,7 +3,7 @@
  *
  * It may be forbidden (ptrace policy, user and pid namespaces, seccomp), and a pid may mean another process here than
  * there; so every rank reads a number from every peer, and only when all have read all the right numbers is it used.
- * Then both ways are run on real all-reduces of three sizes, with inputs written anew as a program would, and timed:
+ * Then both ways are run on real all-reduces of two sizes, with inputs written anew as a program would, and timed:
  * which one wins depends on caches, kernel and mitigations, not on anything that could be looked up.  All ranks decide
  * alike, from the slowest rank's times.  Memory: scratch buffers, freed at the end. */
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-enum { REPEATS = 3, STAGE_NONCE = 1, STAGE_TRIED, STAGE_TIMED };
+enum { REPEATS = 4, STAGE_NONCE = 1, STAGE_TRIED, STAGE_TIMED };
 
-static const size_t sizes[PROBE_SIZES] = {32 << 10, 128 << 10, 512 << 10};
+static const size_t sizes[PROBE_SIZES] = {128 << 10, 512 << 10};
 
 static ring_status_t meet(struct ri_node *node, uint32_t stage, uint64_t deadline)
 {
@@ -159,7 +159,7 @@ ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline)
     if (!works && node->s.cma == RI_CMA_ON)
         return ri_fail(RING_ERR_UNSUPPORTED, "RING_CMA=on, but the ranks of this host cannot read each other's memory "
                                              "with process_vm_readv; auto does without");
-    if (!works)
+    if (!works || (node->s.cma == RI_CMA_AUTO && !node->s.patience.spins))
         return RING_OK;
     if (node->s.cma == RI_CMA_ON) {
         node->cma_from = node->one_shot_max + 1;

@@ -12,6 +12,7 @@
  * their c(c), the last reading of out slot c.  Each rank copies 2 (N-1)/N of the bytes and reduces 1/N, all in cache.
  */
 #include "lib/node/inner.h"
+#include "lib/node/stream.h"
 
 /* ---- one-shot -------------------------------------------------------------------------------------------------- */
 
@@ -54,8 +55,8 @@ static struct chunk chunk_of(const struct ri_node *node, uint64_t i)
 static void copy_in_part(struct ri_node *node, const struct chunk *c, size_t from, size_t to)
 {
     const size_t esize = node->op.red->esize;
-    memcpy(in_slot(node, node->me, c->turn) + from * esize,
-           (const unsigned char *)node->op.call.src + (c->at + from) * esize, (to - from) * esize);
+    stream_copy(in_slot(node, node->me, c->turn) + from * esize,
+                (const unsigned char *)node->op.call.src + (c->at + from) * esize, (to - from) * esize);
 }
 
 static void copy_in(struct ri_node *node, uint64_t i)
@@ -74,7 +75,7 @@ static void reduce_share(struct ri_node *node, uint64_t i)
     for (uint32_t r = 0; r < node->size; r++)
         node->operands[r] = in_slot(node, r, c.turn) + from * esize;
     node->operands[node->me] = (const unsigned char *)node->op.call.src + offset;
-    ri_node_combine(node, out_slot(node, node->me, c.turn), (unsigned char *)node->op.call.dst + offset, to - from);
+    ri_node_combine(node, (unsigned char *)node->op.call.dst + offset, out_slot(node, node->me, c.turn), to - from);
 }
 
 static void fetch_share(struct ri_node *node, uint64_t i, uint32_t rank)
