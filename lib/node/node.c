@@ -220,13 +220,6 @@ ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call,
     return step >= STEP_DONE ? ended(node, step) : finish(node, step, deadline);
 }
 
-ring_status_t ri_node_run_for(struct ri_node *node, const struct ri_node_call *call, uint64_t timeout)
-{
-    begin(node, call);
-    const enum step step = advance_eagerly(node);
-    return step >= STEP_DONE ? ended(node, step) : finish(node, step, ri_deadline(timeout));
-}
-
 void ri_node_begin(struct ri_node *node, const struct ri_node_call *call) { begin(node, call); }
 
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out)

@@ -62,14 +62,11 @@ ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline);
  */
 const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *call);
 
-/* One call from beginning to end on the caller's thread; the fast path.  deadline as in wait.h.
+/* One call from beginning to end on the caller's thread; the fast path.  deadline as in wait.h; a
+ * coarse clock will do for it, as reading the fine one would be a fifth of the shortest call.
  * RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT, RING_ERR_MISMATCH; RING_ERR_PEER_LOST when a peer was gone
  * as its memory was read, RING_ERR_SYSTEM when it could not be read.  Any error is final for the node. */
 ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline);
-
-/* The same with a timeout in nanoseconds, which begins when the call has to wait: a call that does not wait does not
- * read the clock, which would be a fifth of its time. */
-ring_status_t ri_node_run_for(struct ri_node *node, const struct ri_node_call *call, uint64_t timeout);
 
 /* The same in pieces, for operations in flight: begin, then step until it is not RING_OK-and-not-done.  One operation
  * at a time.  step never waits. */

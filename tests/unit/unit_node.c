@@ -18,6 +18,17 @@
 #include "lib/base/error.h"
 #include "lib/node/inner.h"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+enum { SLOWER = 5 }; /* ThreadSanitizer takes many times as long */
+#else
+enum { SLOWER = 1 };
+#endif
+
 enum { RANKS = 17, GUARD = 64 };
 
 #define CHECK(cond, ...)                                               \
@@ -328,7 +339,7 @@ Test(node, threads_agree_with_the_oracle_on_every_way, .timeout = 120)
         struct job job;
         job_begin(&job, sizes[i]);
         job.seed = seed + i;
-        job.tasks = sizes[i] > 4 ? 60 : 150;
+        job.tasks = (sizes[i] > 4 ? 60 : 150) / SLOWER;
         job.most = (4u << 20) / sizes[i];
         run_threads(&job, live);
         job_end(&job);
@@ -343,7 +354,7 @@ Test(node, processes_agree_with_the_oracle_on_every_way, .timeout = 120)
         struct job job;
         job_begin(&job, sizes[i]);
         job.seed = seed + i;
-        job.tasks = sizes[i] > 4 ? 60 : 150;
+        job.tasks = (sizes[i] > 4 ? 60 : 150) / SLOWER;
         job.most = (4u << 20) / sizes[i];
         run_processes(&job, live);
         job_end(&job);
@@ -390,7 +401,7 @@ Test(node, steps_in_any_order_agree_with_the_oracle, .timeout = 120)
         job_begin(&job, size);
         for (uint32_t r = 0; r < size; r++)
             nodes[r] = open_rank(&job, r);
-        for (int i = 0; i < 60; i++) {
+        for (int i = 0; i < 60 / SLOWER; i++) {
             const struct task t = pick_task(&state, (3u << 20) / size, true);
             step_task(&job, nodes, &t, &state);
         }
@@ -419,7 +430,7 @@ Test(node, ranks_that_only_sleep_are_woken, .timeout = 60)
         struct job job;
         job_begin(&job, 4);
         job.patience = (struct ri_patience){0, 0};
-        job.tasks = 500;
+        job.tasks = 500 / SLOWER;
         const uint64_t from = ri_now();
         (threads ? run_threads : run_processes)(&job, live_small);
         cr_assert_lt(ri_now() - from, 12 * RI_SECOND);
@@ -644,7 +655,7 @@ static void scribble(struct job *job, struct ri_node *node, uint64_t *state)
 Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
 {
     uint64_t state = first_seed();
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 300 / SLOWER; i++) {
         struct job job;
         job_begin(&job, 2);
         job.one_process = false;
