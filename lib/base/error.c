@@ -10,8 +10,8 @@ static _Thread_local char sentence[RI_ERROR_MAX];
 const char *ring_status_str(ring_status_t status)
 {
     switch (status) {
-#define X(name, value, text)                                                                                           \
-    case name:                                                                                                         \
+#define X(name, value, text) \
+    case name:               \
         return text;
         RING_STATUS_MAP(X)
 #undef X
@@ -22,7 +22,7 @@ const char *ring_status_str(ring_status_t status)
 const char *ri_error_get(void) { return sentence; }
 
 /* The arguments may point into the sentence itself, so it is written beside and copied. */
-static void keep(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void keep(const char *format, va_list args)
 {
     char text[RI_ERROR_MAX];
     vsnprintf(text, sizeof text, format, args);
