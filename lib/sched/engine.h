@@ -8,8 +8,8 @@
  * sent is written to the caller's buffers.  Messages of no bytes are left out on both sides.
  *
  * Failure.  A failing link fails the runs that still need it; a run that fails fails the later ones that share a link
- * with it, because their messages would have come behind.  After a failure the caller stops calling the transport's
- * progress() before it gives up the buffers, and disconnects the links before ri_run_free().
+ * with it, because their messages would have come behind.  What a failed run has posted still points into it and into
+ * the caller's buffers: both outlive the last call of the transports' progress().  Disconnecting does not touch them.
  *
  * Nothing here waits or allocates once a run exists.  An engine and its runs belong to one thread at a time. */
 #ifndef RI_ENGINE_H
@@ -50,7 +50,7 @@ void ri_engine_close(struct ri_engine *e);
 
 /* A run for programs of this shape; reused through reset by the cache in lib/comm. The program must outlive it. */
 ring_status_t ri_run_new(struct ri_engine *e, const struct ri_sched *program, struct ri_run **run_out);
-/* Not under way, or its links are disconnected.  NULL is fine. */
+/* Not under way, or failed.  NULL is fine. */
 void ri_run_free(struct ri_run *run);
 
 /* Begin: src and dst as the caller gave them (equal when in place).  The run has never run or is done.  reduction and
