@@ -18,6 +18,7 @@
 #include "lib/boot/port.h"
 
 #define ATTEMPT (3 * RI_SECOND)
+#define REFUSED_LONG RI_SECOND
 enum { FIRST_PAUSE_MS = 1, LAST_PAUSE_MS = 100, WHY = 96 };
 
 struct knock {
@@ -27,6 +28,7 @@ struct knock {
     const uint8_t *key;
     const ri_abort_word *abort;
     uint64_t deadline;
+    bool refused;                          /* the last attempt found nobody listening */
     char where[RI_ADDRESS_TEXT], why[WHY]; /* the last failure, for the sentence at the end */
 };
 
@@ -126,6 +128,7 @@ static ring_status_t finish_connect(struct knock *k, int fd, uint64_t limit)
         return status;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len))
         error = errno;
+    k->refused = error == ECONNREFUSED;
     return error ? again(k, strerror(error)) : RING_OK;
 }
 
@@ -139,8 +142,11 @@ static ring_status_t attempt(struct knock *k, const struct sockaddr *sa, socklen
     if (sa->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ring_status_t status = RING_OK;
-    if (connect(fd, sa, len))
+    k->refused = false;
+    if (connect(fd, sa, len)) {
+        k->refused = errno == ECONNREFUSED;
         status = errno == EINPROGRESS ? finish_connect(k, fd, limit) : again(k, strerror(errno));
+    }
     if (!status)
         status = handshake(k, fd, limit);
     if (status)
@@ -184,6 +190,12 @@ static ring_status_t attempt_all(struct knock *k, bool via_unix, int *fd_out)
 
 /* ---- until the deadline ---- */
 
+/* A ticket is served from the moment it exists: where nobody listens, its maker has ended. */
+static bool hopeless(const struct knock *k, uint64_t begin)
+{
+    return k->h->purpose == RI_FOR_RENDEZVOUS && k->refused && ri_now() - begin > REFUSED_LONG;
+}
+
 static ring_status_t give_up(const struct knock *k, uint64_t begin)
 {
     char who[32] = "the maker of the ticket";
@@ -209,6 +221,8 @@ ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *pe
     if (via_unix ? !peer->unix_name[0] : !peer->addr[0].family)
         return ri_fail(RING_ERR_INTERNAL, "rank %u has published no %s", h->to, via_unix ? "local socket" : "address");
     for (int pause = FIRST_PAUSE_MS; (status = attempt_all(&k, via_unix, fd_out)) == AGAIN;) {
+        if (hopeless(&k, begin))
+            return ri_fail(RING_ERR_PEER_LOST, "the maker of the ticket is gone: nobody listens at %s", k.where);
         if ((status = pause_for(&k, pause)))
             break;
         pause = pause * 2 < LAST_PAUSE_MS ? pause * 2 : LAST_PAUSE_MS;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "lib/base/limit.h"
 #include "lib/base/log.h"
 #include "lib/base/loop.h"
 #include "lib/base/mem.h"
@@ -204,6 +205,16 @@ static void set_size(struct meeting *m, struct visitor *v, uint32_t size)
     m->said_by = v->rank;
 }
 
+/* The maker needs a descriptor for each rank: better said now than found when connections can no longer be taken. */
+static void make_room(struct meeting *m)
+{
+    char why[96];
+    snprintf(why, sizeof why, "by the maker of the ticket for %u ranks", m->size);
+    const ring_status_t status = ri_limit_files(m->size, why);
+    if (status)
+        fail(m, status, ri_error_get());
+}
+
 static void on_join(struct visitor *v)
 {
     struct meeting *m = v->meeting;
@@ -228,6 +239,8 @@ static void on_join(struct visitor *v)
         v->seated = true;
         m->seats[v->rank].state = HERE;
         m->arrived++;
+        if (m->arrived == 1)
+            make_room(m);
         struct parcel *p = m->failed ? NULL : pack(RI_FRAME_WELCOME, 0);
         post(v, m->failed ? m->failure : p);
         drop(p);

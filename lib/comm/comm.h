@@ -233,6 +233,8 @@ uint32_t ri_wires_sockets(const struct ring_comm *c); /* descriptors that the li
 ring_status_t ri_wires_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline);
 unsigned ri_wires_progress(struct ring_comm *c);
 void ri_wires_sleep(void *comm, int ms); /* a ri_sleep_fn */
+/* First the links let go of what is posted, then the runs that own it may be freed, then the rest. */
+void ri_wires_hang_up(struct ring_comm *c);
 void ri_wires_close(struct ring_comm *c);
 
 /* program.c */

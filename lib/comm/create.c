@@ -119,6 +119,7 @@ static void dismantle(struct ring_comm *c)
 {
     ri_watch_close(c);
     ri_control_close(c);
+    ri_wires_hang_up(c);
     ri_program_close(c);
     ri_wires_close(c);
     ri_node_close(c->node);

@@ -8,20 +8,17 @@
  * A rank that cannot go on says why in the next round, so that the others hear it instead of waiting. */
 #include "lib/comm/comm.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/limit.h"
 #include "lib/base/mem.h"
 #include "lib/base/pack.h"
 
-enum { SPARE_DESCRIPTORS = 8, MEMORY_WAIT_S = 10 };
+enum { MEMORY_WAIT_S = 10 };
 
 /* ---- rounds ---------------------------------------------------------------------------------------------------- */
 
@@ -121,40 +118,14 @@ static ring_status_t group(struct ring_comm *c, const bool *apart)
     return RING_OK;
 }
 
-/* ---- descriptors ----------------------------------------------------------------------------------------------- */
-
-static uint32_t open_descriptors(void)
+/* Said before anything is opened. */
+static ring_status_t check_descriptors(const struct ring_comm *c)
 {
-    uint32_t n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    if (!d)
-        return 16;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n > 3 ? n - 3 : 0; /* ".", ".." and the folder itself */
-}
-
-/* Said before anything is opened, because a process that has run out of descriptors can say little. */
-static ring_status_t check_descriptors(struct ring_comm *c)
-{
+    char why[64];
     const uint32_t others = c->local_size - 1;
-    const uint32_t need = open_descriptors() + SPARE_DESCRIPTORS + others + (ri_comm_leads(c) ? others : 1) +
-                          ri_control_count(c, c->node_index) + ri_wires_sockets(c);
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY || need <= limit.rlim_cur)
-        return RING_OK;
-    if (limit.rlim_max == RLIM_INFINITY || need <= limit.rlim_max) {
-        ri_log(RI_LOG_INFO, "raising the limit of open files from %llu to %u", (unsigned long long)limit.rlim_cur,
-               need);
-        limit.rlim_cur = need;
-        if (!setrlimit(RLIMIT_NOFILE, &limit))
-            return RING_OK;
-    }
-    return ri_fail(
-        RING_ERR_LIMIT,
-        "%u open files are needed for %u ranks (%u on this host), the limit is %llu: raise it (ulimit -n %u)", need,
-        c->size, c->local_size, (unsigned long long)limit.rlim_max, need);
+    snprintf(why, sizeof why, "for %u ranks (%u on this host)", c->size, c->local_size);
+    return ri_limit_files(
+        others + (ri_comm_leads(c) ? others : 1) + ri_control_count(c, c->node_index) + ri_wires_sockets(c), why);
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------------------------- */

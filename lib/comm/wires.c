@@ -343,11 +343,15 @@ void ri_wires_sleep(void *comm, int ms)
         w->ctx[i]->transport->disarm(w->ctx[i]);
 }
 
+void ri_wires_hang_up(struct ring_comm *c)
+{
+    for (uint32_t i = 0; i < c->wires.count; i++)
+        c->wires.link[i]->ctx->transport->disconnect(c->wires.link[i]);
+}
+
 void ri_wires_close(struct ring_comm *c)
 {
     struct ri_wires *w = &c->wires;
-    for (uint32_t i = 0; i < w->count; i++)
-        w->link[i]->ctx->transport->disconnect(w->link[i]);
     if (w->engine)
         ri_engine_close(w->engine);
     for (uint32_t i = 0; i < w->count; i++)
