@@ -81,7 +81,8 @@ struct ri_node {
     uint32_t awaited_rank;          /* this rank                                   */
     uint32_t awaited_value;         /* to come to this value                       */
     uint64_t waiting_since, report; /* 0: not in a long wait */
-    size_t one_shot_max, cma_from, direct_from;
+    size_t one_shot_max, direct_from;
+    size_t cma_from, cma_to;  /* bytes, [from, to) */
     const struct way *forced; /* by the probe */
     uint32_t spins;           /* pauses that have paid lately, at most patience.spins */
     bool (*read)(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);

@@ -50,7 +50,7 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->data_stride = stride_for(setup->size);
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
-    node->cma_from = SIZE_MAX;
+    node->cma_from = node->cma_to = SIZE_MAX;
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
     node->read = ri_node_read_process;
     for (unsigned t = 0; t < RI_DTYPES; t++)
@@ -109,7 +109,7 @@ static const struct way *way_for(const struct ri_node *node, size_t bytes)
         return &self;
     if (bytes >= node->direct_from)
         return &ri_node_direct;
-    if (bytes >= node->cma_from)
+    if (bytes >= node->cma_from && bytes < node->cma_to)
         return &ri_node_cma;
     return bytes <= node->one_shot_max ? &ri_node_one_shot : &ri_node_two_shot;
 }

@@ -704,7 +704,10 @@ Test(node, the_way_depends_on_size_and_on_what_works)
     node = open_rank(&job, 0);
     cr_assert_str_eq(path_of(node, 1u << 30), "two-shot");
     node->cma_from = 1 << 20;
+    node->cma_to = 1 << 21;
     cr_assert_str_eq(path_of(node, 1u << 20), "cma");
+    cr_assert_str_eq(path_of(node, (1u << 20) - 1), "two-shot");
+    cr_assert_str_eq(path_of(node, 1u << 21), "two-shot");
     ri_node_close(node);
     job_end(&job);
     struct ri_node_setup setup = {.rank = 2, .size = 2};
