@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - whether ranks can read each other's memory (process_vm_readv), and from which size on that pays.
+/* probe.c - whether ranks can read each other's memory (process_vm_readv), and at which sizes that pays.
  *
  * It may be forbidden (ptrace policy, user and pid namespaces, seccomp), and a pid may mean another process here than
  * there; so every rank reads a number from every peer, and only when all have read all the right numbers is it used.
  * Then both ways are run on real all-reduces of two sizes, with inputs written anew as a program would, and timed:
  * which one wins depends on caches, kernel and mitigations, not on anything that could be looked up.  All ranks decide
- * alike, from the slowest rank's times.  Memory: scratch buffers, freed at the end. */
-#include <errno.h>
-
+ * alike, from the slowest rank's times, and for slots unless reading is clearly faster: when two ranks come to run
+ * further apart than they did here, it loses more.  Where ranks outnumber processors slots won at every size that was
+ * measured, so nothing is timed there.  Memory: scratch buffers, freed at the end. */
 #include "lib/base/clock.h"
 #include "lib/base/conf.h"
 #include "lib/base/error.h"
