@@ -19,57 +19,16 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/base/pack.h"
+#include "lib/comm/frame.h"
 
-enum kind { FAILURE = 1, BYE, NOTICE };
-enum { FRAME_MAGIC = 0x6c727463, KEEPALIVE_S = 5, UNANSWERED_MS = 10000, LINGER_MS = 1000, LINGER_BROKEN_MS = 50 };
-
-struct frame {
-    enum kind kind;
-    struct ri_failure failure;     /* FAILURE */
-    uint32_t node;                 /* BYE     */
-    uint32_t rank, version;        /* NOTICE  */
-    struct ri_signature signature; /* NOTICE  */
-};
-
-/* ---- frames ---------------------------------------------------------------------------------------------------- */
-
-static void encode(const struct frame *f, uint8_t wire[RI_FRAME])
-{
-    struct ri_packer p = {.at = wire, .end = wire + RI_FRAME};
-    memset(wire, 0, RI_FRAME);
-    ri_pack_number(&p, FRAME_MAGIC, 4);
-    ri_pack_number(&p, f->kind, 4);
-    ri_pack_number(&p, f->node, 4);
-    ri_pack_number(&p, f->rank, 4);
-    ri_pack_number(&p, f->version, 4);
-    ri_pack_number(&p, (uint32_t)f->failure.status, 4);
-    ri_pack_number(&p, f->failure.culprit, 4);
-    ri_pack(&p, &f->signature, sizeof f->signature);
-    ri_pack_text(&p, f->failure.text);
-}
-
-static bool decode(const uint8_t wire[RI_FRAME], const struct ring_comm *c, struct frame *f)
-{
-    struct ri_unpacker u = {.at = wire, .end = wire + RI_FRAME};
-    const bool ours = ri_unpack_number(&u, 4) == FRAME_MAGIC;
-    f->kind = (enum kind)ri_unpack_number(&u, 4);
-    f->node = (uint32_t)ri_unpack_number(&u, 4);
-    f->rank = (uint32_t)ri_unpack_number(&u, 4);
-    f->version = (uint32_t)ri_unpack_number(&u, 4);
-    f->failure.status = (int32_t)ri_unpack_number(&u, 4);
-    f->failure.culprit = (uint32_t)ri_unpack_number(&u, 4);
-    ri_unpack(&u, &f->signature, sizeof f->signature);
-    ri_unpack_text(&u, f->failure.text, sizeof f->failure.text);
-    return ours && !u.bad && f->kind >= FAILURE && f->kind <= NOTICE && f->node < c->nodes && f->rank < c->size;
-}
+enum { KEEPALIVE_S = 5, UNANSWERED_MS = 10000, LINGER_MS = 1000, LINGER_BROKEN_MS = 50 };
 
 static void lost(struct ri_channel *ch, const char *how);
 
-static void flood(struct ring_comm *c, const struct frame *f, const struct ri_channel *except)
+static void flood(struct ring_comm *c, const struct ri_control_frame *f, const struct ri_channel *except)
 {
     uint8_t wire[RI_FRAME];
-    encode(f, wire);
+    ri_frame_encode(f, wire);
     for (uint32_t i = 0; i < c->channels; i++) {
         struct ri_channel *ch = &c->channel[i];
         if (ch == except || ch->gone)
@@ -87,7 +46,7 @@ static void say_bye(struct ring_comm *c, uint32_t node, const struct ri_channel 
     if (c->bye[node])
         return;
     c->bye[node] = true;
-    flood(c, &(struct frame){.kind = BYE, .node = node}, from);
+    flood(c, &(struct ri_control_frame){.kind = RI_CONTROL_BYE, .node = node}, from);
     for (uint32_t i = 0; i < c->nodes; i++)
         if (!c->bye[i])
             return;
@@ -98,7 +57,7 @@ static void say_bye(struct ring_comm *c, uint32_t node, const struct ri_channel 
 static void relay_notices(struct ring_comm *c)
 {
     for (uint32_t i = 0; i < c->local_size; i++) {
-        struct frame f = {.kind = NOTICE, .rank = c->local_ranks[i]};
+        struct ri_control_frame f = {.kind = RI_CONTROL_NOTICE, .rank = c->local_ranks[i]};
         uint64_t since;
         f.version = ri_board_read(c->board, f.rank, &f.signature, &since);
         if (!f.version || f.version == c->relayed[f.rank])
@@ -112,7 +71,7 @@ static void spread_from_leader(struct ring_comm *c)
 {
     if (ri_comm_broken(c) && !c->spread) {
         c->spread = true;
-        flood(c, &(struct frame){.kind = FAILURE, .failure = *ri_comm_failure(c)}, NULL);
+        flood(c, &(struct ri_control_frame){.kind = RI_CONTROL_FAILURE, .failure = *ri_comm_failure(c)}, NULL);
     }
     if (c->nodes > 1)
         relay_notices(c);
@@ -153,20 +112,20 @@ static void lost(struct ri_channel *ch, const char *how)
                       ri_comm_name(c, c->leader[ch->node]), how);
 }
 
-static void take(struct ri_channel *ch, const struct frame *f)
+static void take(struct ri_channel *ch, const struct ri_control_frame *f)
 {
     struct ring_comm *c = ch->comm;
     switch (f->kind) {
-    case FAILURE:
+    case RI_CONTROL_FAILURE:
         if (ri_board_fail(c->board, &f->failure)) {
             c->spread = true;
             flood(c, f, ch);
         }
         break;
-    case BYE:
+    case RI_CONTROL_BYE:
         say_bye(c, f->node, ch);
         break;
-    case NOTICE:
+    case RI_CONTROL_NOTICE:
         if (c->peer[f->rank].node == c->node_index || (int32_t)(f->version - c->relayed[f->rank]) <= 0)
             break; /* our own, or come by another way */
         c->relayed[f->rank] = f->version;
@@ -194,8 +153,8 @@ static void readable(struct ri_watch *w, uint32_t events)
         if (ch->have < RI_FRAME)
             continue;
         ch->have = 0;
-        struct frame f;
-        if (decode(ch->in, ch->comm, &f))
+        struct ri_control_frame f;
+        if (ri_frame_decode(ch->in, ch->comm->nodes, ch->comm->size, &f))
             take(ch, &f);
         else
             lost(ch, "it sent a control message that cannot be read");
