@@ -25,7 +25,9 @@ BUILDS = [
     Build("clang", "build-clang", ["-Dfuzz=true", "-Db_lundef=false"], {"CC": "clang"}, ("fuzz",)),
     Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
 ]
+PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
 ENVIRONMENT = {
+    "LSAN_OPTIONS": f"suppressions={os.path.dirname(os.path.realpath(__file__))}/lsan.supp:print_suppressions=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "ASAN_OPTIONS": "detect_stack_use_after_return=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
@@ -112,13 +114,14 @@ def make(build, repo, folder):
 
 
 def chosen(build, folder):
-    """Names of the tests to run; None: all that there are."""
+    """Arguments that make meson run the suites of this build; None: there is nothing to run."""
     tests = json.loads(subprocess.run(["meson", "introspect", "--tests", folder], check=True, capture_output=True,
                                       text=True).stdout)
+    there = {s.split(":")[-1] for t in tests for s in t["suite"]}  # "project:suite"
     if build.suites is None:
-        return None if tests else []
-    # A suite is written "project:suite".
-    return [t["name"] for t in tests if any(s.split(":")[-1] in build.suites for s in t["suite"])]
+        return [] if there else None
+    picked = [s for s in build.suites if s in there]
+    return [a for s in picked for a in ("--suite", s)] or None
 
 
 def wrapper(build):
@@ -136,13 +139,13 @@ def wrapper(build):
 
 def run(build, folder):
     """Run the tests of a build; returns the programs' entries in meson's log."""
-    names = chosen(build, folder)
-    if names == []:
+    suites = chosen(build, folder)
+    if suites is None:
         return []
     log = f"{folder}/meson-logs/testlog.json"
     if os.path.exists(log):
         os.unlink(log)
-    subprocess.run(["meson", "test", "-C", folder, "--no-rebuild", *wrapper(build), *(names or [])],
+    subprocess.run(["meson", "test", "-C", folder, "--no-rebuild", "--timeout-multiplier", PATIENCE, *wrapper(build), *suites],
                    env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL)
     if not os.path.exists(log):
         return [{"name": "meson test", "result": "ERROR", "stdout": "meson test left no log"}]

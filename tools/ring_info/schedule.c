@@ -137,9 +137,7 @@ static int print_rank(const struct request *q, uint32_t rank)
     args.seg = ri_segment_for(args.count * args.esize, args.size, args.esize, q->args.seg);
     printf("# %s %s, rank %u of %u, %zu elements of %u bytes, segments of %zu bytes\n", ring_coll_str(q->coll),
            q->algorithm->name, (unsigned)rank, (unsigned)args.size, args.count, (unsigned)args.esize, args.seg);
-    ring_status_t status = q->algorithm->build(&sched, &args);
-    if (!status)
-        status = ri_sched_done(&sched);
+    const ring_status_t status = q->algorithm->build(&sched, &args);
     if (status) {
         fprintf(stderr, "ring_info schedule: %s: %s\n", ring_status_str(status), ri_error_get());
         ri_sched_free(&sched);
