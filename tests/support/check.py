@@ -22,7 +22,8 @@ BUILDS = [
     Build("normal", "build", [], {}, None),
     Build("address", "build-address", ["-Db_sanitize=address,undefined", "-Db_lundef=false"], {}, IN_PROCESS),
     Build("thread", "build-thread", ["-Db_sanitize=thread", "-Db_lundef=false"], {}, IN_PROCESS),
-    Build("clang", "build-clang", ["-Dfuzz=true", "-Db_lundef=false"], {"CC": "clang"}, ("fuzz",)),
+    Build("clang", "build-clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"], {"CC": "clang"},
+          ("fuzz",)),
     Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
 ]
 PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
@@ -158,11 +159,18 @@ def tail(test, lines=40):
     return "\n".join("   | " + line for line in text.strip().splitlines()[-lines:])
 
 
+def can_fuzz(compiler):
+    """Whether there is a compiler with libFuzzer."""
+    source = "#include <stddef.h>\nint LLVMFuzzerTestOneInput(const char *p, size_t n) { return p && n > 9999; }\n"
+    argv = [compiler, "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", "/dev/null"]
+    return bool(shutil.which(compiler)) and subprocess.run(argv, input=source, text=True, capture_output=True).returncode == 0
+
+
 def check(build, repo):
     """One build from beginning to end: count, failures and skips as texts."""
     begun, failures, skips = time.monotonic(), [], []
-    if build.env.get("CC") and not shutil.which(build.env["CC"]):
-        return Count(skipped=1), [], [f"{build.name}: {build.env['CC']} is not installed"]
+    if build.env.get("CC") and not can_fuzz(build.env["CC"]):
+        return Count(skipped=1), [], [f"{build.name}: {build.env['CC']} with its libFuzzer is not installed"]
     folder = os.path.join(repo, build.folder)
     say(f"{build.name}: building in {folder}")
     if not make(build, repo, folder):
