@@ -23,7 +23,8 @@ struct piece {
     char data[];
 };
 
-enum { NOBODY = UINT32_MAX, AT_ONCE = 256 << 10 };
+#define NOBODY UINT32_MAX
+enum { AT_ONCE = 256 << 10 };
 
 void output_init(struct output *o, uint32_t agents)
 {

@@ -40,7 +40,7 @@ char *need_text(const char *text)
     return memcpy(need(len), text, len);
 }
 
-static char *format_text(const char *format, va_list args)
+static __attribute__((format(printf, 1, 0))) char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
     if (vasprintf(&text, format, args) < 0)
@@ -57,7 +57,7 @@ char *need_format(const char *format, ...)
     return text;
 }
 
-static char *line(size_t *len_out, const char *format, va_list args)
+static __attribute__((format(printf, 2, 0))) char *line(size_t *len_out, const char *format, va_list args)
 {
     char *sentence = format_text(format, args);
     char *whole = need_format("ringrun: %s\n", sentence);
@@ -76,7 +76,7 @@ char *say_line(size_t *len_out, const char *format, ...)
     return whole;
 }
 
-static void write_line(const char *format, va_list args)
+static __attribute__((format(printf, 1, 0))) void write_line(const char *format, va_list args)
 {
     size_t len;
     char *whole = line(&len, format, args);
