@@ -27,7 +27,7 @@ static bool read_failed(struct ri_node *node, uint32_t rank, uint64_t from, size
     return false;
 }
 
-bool ri_node_read_process(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes)
+bool ri_node_read_peer(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes)
 {
     while (bytes) {
         const struct iovec here = {.iov_base = to, .iov_len = bytes};
@@ -74,7 +74,7 @@ static const void *operand(struct ri_node *node, uint32_t rank, const struct par
 {
     if (rank == node->me)
         return (const unsigned char *)node->op.call.src + p->offset;
-    return node->read(node, rank, to, line_of(node, rank)->at.src + p->offset, p->bytes) ? to : NULL;
+    return ri_node_read_peer(node, rank, to, line_of(node, rank)->at.src + p->offset, p->bytes) ? to : NULL;
 }
 
 static bool reduce_piece(struct ri_node *node, uint64_t i)
@@ -99,19 +99,11 @@ static bool reduce_piece(struct ri_node *node, uint64_t i)
 static bool fetch_piece(struct ri_node *node, uint64_t i, uint32_t rank)
 {
     const struct part p = piece_of(node, rank, i);
-    return !p.bytes || node->read(node, rank, (unsigned char *)node->op.call.dst + p.offset,
-                                  line_of(node, rank)->at.dst + p.offset, p.bytes);
+    return !p.bytes || ri_node_read_peer(node, rank, (unsigned char *)node->op.call.dst + p.offset,
+                                         line_of(node, rank)->at.dst + p.offset, p.bytes);
 }
 
 /* ---- the way --------------------------------------------------------------------------------------------------- */
-
-static void begin(struct ri_node *node)
-{
-    struct line *mine = line_of(node, node->me);
-    mine->at.src = (uintptr_t)node->op.call.src;
-    mine->at.dst = (uintptr_t)node->op.call.dst;
-    ri_node_announce(node);
-}
 
 /* op.i pieces are reduced; past the last, only fetching is left. */
 static enum step reduce_next(struct ri_node *node)
@@ -166,4 +158,4 @@ static enum step advance(struct ri_node *node)
     }
 }
 
-const struct way ri_node_cma = {.name = "cma", .begin = begin, .advance = advance};
+const struct way ri_node_cma = {.name = "cma", .begin = ri_node_announce_buffers, .advance = advance};

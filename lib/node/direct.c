@@ -9,14 +9,6 @@
 
 enum { STAGE_ANNOUNCED, STAGE_REDUCE, STAGE_LEAVING };
 
-static void begin(struct ri_node *node)
-{
-    struct line *mine = line_of(node, node->me);
-    mine->at.src = (uintptr_t)node->op.call.src;
-    mine->at.dst = (uintptr_t)node->op.call.dst;
-    ri_node_announce(node);
-}
-
 /* A block of the own share, while it is in cache to everybody. */
 static void reduce_block(struct ri_node *node, size_t offset, size_t bytes)
 {
@@ -66,4 +58,4 @@ static enum step advance(struct ri_node *node)
     }
 }
 
-const struct way ri_node_direct = {.name = "direct", .begin = begin, .advance = advance};
+const struct way ri_node_direct = {.name = "direct", .begin = ri_node_announce_buffers, .advance = advance};

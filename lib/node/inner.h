@@ -85,9 +85,8 @@ struct ri_node {
     size_t cma_from, cma_to;  /* bytes, [from, to) */
     const struct way *forced; /* by the probe */
     uint32_t spins;           /* pauses that have paid lately, at most patience.spins */
-    bool (*read)(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);
-    unsigned char *bounce; /* two pieces */
-    const void **operands; /* one pointer per rank */
+    unsigned char *bounce;    /* two pieces */
+    const void **operands;    /* one pointer per rank */
     struct ri_reduction red[RI_DTYPES][RI_REDOPS];
 };
 
@@ -165,6 +164,9 @@ bool ri_node_all_reached(struct ri_node *node, enum counter which, uint32_t valu
 /* Announce the operation (the payload of the own line is already written). */
 void ri_node_announce(struct ri_node *node);
 
+/* The same, for ways that work on the callers' buffers: the payload is where they are. */
+void ri_node_announce_buffers(struct ri_node *node);
+
 /* STEP_MOVED when all peers have announced the same call, else STEP_WAIT or STEP_FAILED (mismatch). */
 enum step ri_node_all_announced(struct ri_node *node);
 
@@ -172,7 +174,7 @@ enum step ri_node_all_announced(struct ri_node *node);
  * (may be NULL).  dst may be one of the operands.  Uses the bounce buffer. */
 void ri_node_combine(const struct ri_node *node, void *dst, void *shared, size_t count);
 
-/* cma.c: the read function for peers in other processes. */
-bool ri_node_read_process(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);
+/* cma.c: read a peer's memory; false with op.status set when that failed. */
+bool ri_node_read_peer(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);
 
 #endif

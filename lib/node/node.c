@@ -52,7 +52,6 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->cma_from = node->cma_to = SIZE_MAX;
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
-    node->read = ri_node_read_process;
     for (unsigned t = 0; t < RI_DTYPES; t++)
         for (unsigned op = 0; op < RI_REDOPS; op++)
             node->red[t][op] = ri_reduction_for((ring_dtype_t)t, (ring_redop_t)op);

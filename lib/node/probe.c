@@ -8,6 +8,7 @@
  * alike, from the slowest rank's times, and for slots unless reading is clearly faster: when two ranks come to run
  * further apart than they did here, it loses more.  Where ranks outnumber processors slots won at every size that was
  * measured, so nothing is timed there.  Memory: scratch buffers, freed at the end. */
+
 #include "lib/base/clock.h"
 #include "lib/base/conf.h"
 #include "lib/base/error.h"
@@ -48,7 +49,7 @@ static bool read_all_nonces(struct ri_node *node)
             ri_log(RI_LOG_INFO, "local rank %u is in another pid namespace: its memory cannot be read", r);
             return false;
         }
-        if (!ri_node_read_process(node, r, &seen, c->nonce_at, sizeof seen) || seen != c->nonce) {
+        if (!ri_node_read_peer(node, r, &seen, c->nonce_at, sizeof seen) || seen != c->nonce) {
             ri_log(RI_LOG_INFO, "process_vm_readv of local rank %u (pid %d) does not work: %s", r, node->s.pids[r],
                    seen ? "another process has this number here" : ri_error_get());
             return false;

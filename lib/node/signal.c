@@ -84,6 +84,14 @@ void ri_node_announce(struct ri_node *node)
         ri_word_wake(&mine->seq);
 }
 
+void ri_node_announce_buffers(struct ri_node *node)
+{
+    struct line *mine = line_of(node, node->me);
+    mine->at.src = (uintptr_t)node->op.call.src;
+    mine->at.dst = (uintptr_t)node->op.call.dst;
+    ri_node_announce(node);
+}
+
 static enum step disagree(struct ri_node *node, uint32_t peer, uint32_t sig, uint64_t count)
 {
     const struct ri_node_call theirs = call_of(sig, count);
