@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/base/mem.h"
+
 enum { MAX_RANKS = 8 };
 
 static const struct way {
@@ -76,15 +78,20 @@ static void *live(void *arg)
 }
 
 /* present: how many of the ranks come at all. */
-static void run_job(struct job *j)
+static void start_job(struct job *j)
 {
-    cr_assert_eq(ring_uid_create(&j->uid), RING_OK, "%s", ring_last_error());
     for (uint32_t i = 0; i < j->present; i++) {
         j->rank[i] = (struct rank){.job = j, .rank = i};
         cr_assert_eq(pthread_create(&j->rank[i].thread, NULL, live, &j->rank[i]), 0);
     }
     for (uint32_t i = 0; i < j->present; i++)
         pthread_join(j->rank[i].thread, NULL);
+}
+
+static void run_job(struct job *j)
+{
+    cr_assert_eq(ring_uid_create(&j->uid), RING_OK, "%s", ring_last_error());
+    start_job(j);
 }
 
 static void run_ranks(uint32_t size, void (*body)(struct rank *r), const void *arg)
@@ -445,6 +452,46 @@ Test(comm, missing_ranks_are_listed_at_the_deadline, .timeout = 30)
         cr_assert_eq(j.rank[i].status, RING_ERR_TIMEOUT, "%s", j.rank[i].text);
         cr_assert(strstr(j.rank[i].text, "3") && strstr(j.rank[i].text, "4") && strstr(j.rank[i].text, "RING_TIMEOUT"),
                   "%s", j.rank[i].text);
+    }
+}
+
+/* Every allocation of creating, running and leaving fails once: an error each time, no crash, nothing lost (the address
+ * sanitizer looks). */
+static void sum_once(struct rank *r)
+{
+    float x[100] = {0};
+    const ring_status_t status = ring_all_reduce(r->comm, x, x, 100, RING_FLOAT, RING_SUM);
+    if (status)
+        ring_comm_abort(r->comm, "no memory");
+}
+
+static void starve(const struct way *w)
+{
+    bool hit = true;
+    for (uint64_t n = 1; hit; n++) {
+        struct job j = {.size = 2, .present = 2, .body = sum_once, .arg = w};
+        ri_mem_fail_at(0);
+        const uint64_t before = ri_mem_count();
+        ri_mem_fail_at(n);
+        if (ring_uid_create(&j.uid)) {
+            cr_assert(strstr(ring_last_error(), "memory"), "%s", ring_last_error());
+            continue;
+        }
+        start_job(&j);
+        ri_mem_fail_at(0);
+        hit = ri_mem_count() - before >= n;
+        for (uint32_t i = 0; i < 2; i++)
+            cr_assert(hit || !j.rank[i].status, "allocation %" PRIu64 ": %s", n, j.rank[i].text);
+    }
+}
+
+Test(comm, no_memory_at_any_point, .timeout = 200)
+{
+    setenv("RING_TIMEOUT", "300ms", 1); /* some failures look like a rank that never comes */
+    for (size_t w = 0; w < 4; w += 3) {
+        go_by(&ways[w]);
+        starve(&ways[w]);
+        go_back(&ways[w]);
     }
 }
 
