@@ -89,8 +89,9 @@ static bool find_missing(const struct client *c, char *text, size_t cap)
 static ring_status_t too_late(const struct client *c)
 {
     char text[256];
-    return ri_fail(RING_ERR_TIMEOUT, "%s did not arrive within %s (RING_TIMEOUT)",
-                   find_missing(c, text, sizeof text) ? text : "some ranks", c->timeout);
+    if (find_missing(c, text, sizeof text))
+        return ri_fail(RING_ERR_TIMEOUT, "%s did not arrive within %s (RING_TIMEOUT)", text, c->timeout);
+    return ri_fail(RING_ERR_TIMEOUT, "all ranks have arrived, but not together within %s (RING_TIMEOUT)", c->timeout);
 }
 
 /* Some rank has ended: because it gave up waiting for others, or by itself. */
@@ -115,7 +116,7 @@ static ring_status_t meet(struct client *c, uint64_t deadline)
     ri_pmix_drop(ask);
     if (status)
         return too_late(c);
-    if (answered == PMIX_ERR_PARTIAL_SUCCESS)
+    if (answered == PMIX_ERR_PARTIAL_SUCCESS || answered == PMIX_ERR_LOST_CONNECTION)
         return cut_short(c, answered);
     return answered == PMIX_SUCCESS ? RING_OK : ri_pmix_fail("meeting the other ranks", answered);
 }

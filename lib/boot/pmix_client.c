@@ -27,7 +27,7 @@ struct ri_pmix_ask {
     _Atomic uint32_t holders;
     pmix_status_t status;
     pmix_proc_t proc; /* PMIx keeps pointers to these three until it answers */
-    pmix_info_t info[2];
+    pmix_info_t info[1];
     char key[64];
     size_t len;
     uint8_t bytes[RI_BOOT_BLOB_MAX];
@@ -154,7 +154,7 @@ ring_status_t ri_pmix_fence(const pmix_proc_t *me, struct ri_pmix_ask **ask_out)
     return begun(a, PMIx_Fence_nb(&a->proc, 1, a->info, 1, on_done, a), "PMIx fence", ask_out);
 }
 
-ring_status_t ri_pmix_get(const pmix_proc_t *me, pmix_rank_t rank, const char *key, bool now,
+ring_status_t ri_pmix_get(const pmix_proc_t *me, pmix_rank_t rank, const char *key, bool soon,
                           struct ri_pmix_ask **ask_out)
 {
     struct ri_pmix_ask *a = new_ask();
@@ -163,11 +163,11 @@ ring_status_t ri_pmix_get(const pmix_proc_t *me, pmix_rank_t rank, const char *k
     a->proc = *me;
     a->proc.rank = rank;
     snprintf(a->key, sizeof a->key, "%s", key);
-    if (now) {
-        set_true(&a->info[0], PMIX_IMMEDIATE);
-        set_true(&a->info[1], PMIX_GET_REFRESH_CACHE);
+    if (soon) {
+        const int seconds = 1;
+        PMIX_INFO_LOAD(&a->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
     }
-    return begun(a, PMIx_Get_nb(&a->proc, a->key, now ? a->info : NULL, now ? 2 : 0, on_value, a), key, ask_out);
+    return begun(a, PMIx_Get_nb(&a->proc, a->key, soon ? a->info : NULL, soon ? 1 : 0, on_value, a), key, ask_out);
 }
 
 ring_status_t ri_pmix_put(const char *key, const void *bytes, size_t len)

@@ -24,8 +24,9 @@ ring_status_t ri_pmix_commit(void);
 
 /* All ranks of the job; brings everybody's data here. */
 ring_status_t ri_pmix_fence(const pmix_proc_t *me, struct ri_pmix_ask **ask_out);
-/* What `rank` (PMIX_RANK_WILDCARD: the job) has under key.  now: do not wait for it to be put. */
-ring_status_t ri_pmix_get(const pmix_proc_t *me, pmix_rank_t rank, const char *key, bool now,
+/* What `rank` (PMIX_RANK_WILDCARD: the job) has under key.  soon: from where that rank is, and not waiting for it to be
+ * put for longer than a second (Slurm answers nothing across nodes to PMIX_IMMEDIATE, so that is not used). */
+ring_status_t ri_pmix_get(const pmix_proc_t *me, pmix_rank_t rank, const char *key, bool soon,
                           struct ri_pmix_ask **ask_out);
 
 /* RING_ERR_TIMEOUT: no answer yet. Otherwise RING_OK, and *status_out is the answer. */

@@ -43,25 +43,47 @@ def case_mpirun_four_ranks_three_communicators():
 
 
 def case_ringrun_four_ranks_three_communicators():
-    all_meet([tool("tools/ringrun/ringrun"), "-n", "4"], 4)
+    all_meet(ringrun(4), 4)
+
+
+def ringrun(n):
+    return [tool("tools/ringrun/ringrun"), "-n", str(n)]
+
+
+def missing_rank_is_named(launcher):
+    late = "rank 2 of 4: deadline passed: all ranks have arrived, but not together within 1s (RING_TIMEOUT)"
+    for communicators, fences in ("1", "1"), ("2", "2"):
+        r = run([*launcher, tool(JOB), communicators, fences, "absent", "2"], timeout=60,
+                env=clean_env(RING_TIMEOUT="1s"))
+        said = lines(r)
+        check(r.code != 0, r)
+        check(any(": deadline passed: rank 2 did not arrive within 1s (RING_TIMEOUT)" in line for line in said), r)
+        for line in said:  # the first to give up may end the wait of the others
+            check(line == late or
+                  re.fullmatch(r"rank [013] of 4: (deadline passed: rank 2 did not arrive within 1s \(RING_TIMEOUT\)|"
+                               r"a rank died .*; rank 2 had not arrived)", line), r)
 
 
 def case_mpirun_names_the_rank_that_does_not_come():
-    for communicators, fences in ("1", "1"), ("2", "2"):
-        r = run([*mpirun(4), tool(JOB), communicators, fences, "absent", "2"], timeout=60,
-                env=clean_env(RING_TIMEOUT="1s"))
-        said = lines(r)
-        check(r.code != 0 and said, r)
-        check(any(": deadline passed: rank 2 did not arrive within 1s (RING_TIMEOUT)" in line for line in said), r)
-        for line in said: # the first to give up may end the wait of the others
-            check(re.fullmatch(r"rank [013] of 4: (deadline passed: rank 2 did not arrive within 1s \(RING_TIMEOUT\)|"
-                               r"a rank died .*; rank 2 had not arrived)", line), r)
+    missing_rank_is_named(mpirun(4))
+
+
+def case_ringrun_names_the_rank_that_does_not_come():
+    missing_rank_is_named(ringrun(4))
 
 
 def case_mpirun_ends_the_job_of_a_dead_rank():
     r = run([*mpirun(3), tool(JOB), "2", "2", "die", "1"], timeout=20)
     check(r.code != 0 and r.seconds < 10, r)
     check(": ok" not in r.out, r)
+
+
+def case_ringrun_tells_the_others_of_a_dead_rank():
+    r = run([*ringrun(3), tool(JOB), "2", "2", "die", "1"], timeout=20)
+    check(r.code == 137 and r.seconds < 10, r)
+    check(": ok" not in r.out, r)
+    for line in lines(r):
+        check("a rank ended before all had met" in line and line.endswith("rank 1 had not arrived"), r)
 
 
 def refused(env, *words, argv=()):

@@ -406,6 +406,9 @@ static int be_child(int from_parent)
     char byte;
     if (read(from_parent, &byte, 1) != 0) /* until the parent has closed its port */
         return 1;
+#if defined(__SANITIZE_THREAD__)
+    return 0; /* ThreadSanitizer cannot follow threads of a forked child */
+#endif
     uint32_t size = 4;
     struct ri_port *port = open_port(); /* a door and a thread of its own */
     struct ri_member m = {.comm_id = 5, .rank = 1, .key = key_of, .owner = &size};
