@@ -185,7 +185,8 @@ class Ssh:
         raise AssertionError("sshd does not come up: " + open(log).read())
 
     def argv(self, hosts, *args):
-        return [*self.net.inside(0), RINGRUN, "--rsh", self.rsh, "-H", hosts, *args]
+        leaks = ["-x", "LSAN_OPTIONS"] if "LSAN_OPTIONS" in os.environ else []
+        return [*self.net.inside(0), RINGRUN, "--rsh", self.rsh, "-H", hosts, *leaks, *args]
 
     def close(self):
         for server in self.servers:

@@ -168,10 +168,10 @@ def case_timeout():
 def case_arguments_arrive_as_they_are():
     odd = ["", " ", "1   2   3", '"', "'", "\\", "\n", "$(id)", "*", ";", "-n", "--", "é", "a\\", "&", "|", "`id`",
            "x=y", "\x01", "~"]
-    result = ringrun("-n", "2", "--", sys.executable, "-c", SHOW, *odd, "x" * 100000)
-    check(result.code == 0, result)
+    result = ringrun("-n", "2", "--tag-output", "--", sys.executable, "-c", SHOW, *odd, "x" * 100000)
+    check(result.code == 0 and len(result.out.splitlines()) == 2, result)
     for line in result.out.splitlines():
-        argv = eval(line)[0]
+        argv = eval(line[len("[0] "):])[0]
         check(argv == [os.fsencode(a) for a in odd] + [b"x" * 100000], argv[:len(odd)])
 
 

@@ -138,7 +138,9 @@ def case_kill_at_any_moment():
         process = harness.start([RINGRUN, "-n", "8", EXCHANGE, "fences", "100000"], stdout=-1, stderr=-1)
         time.sleep(random.random() * 0.1)
         process.send_signal(random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+        begun = time.monotonic()
         process.communicate(timeout=10)
+        check(time.monotonic() - begun < 3.5, "it took", time.monotonic() - begun, process.returncode)
 
 
 def case_stopped_rank_is_ended():

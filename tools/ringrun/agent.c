@@ -255,11 +255,16 @@ static void take_lookup(struct cursor *body)
 /* ---- the loop ------------------------------------------------------------------------------------------------------
  */
 
+/* The ranks are told to go: what PMIx prints about connections that break is of no use to anybody. */
+static void hush(void) { dup2(STDOUT_FILENO, STDERR_FILENO); }
+
 static void take_signal(struct agent *a, struct cursor *body)
 {
     uint32_t number = get_u32(body);
     if (!cursor_done(body) || number == 0 || number >= (uint32_t)SIGRTMIN)
         return;
+    if (number == SIGTERM || number == SIGKILL || number == SIGINT || number == SIGHUP || number == SIGQUIT)
+        hush();
     ranks_signal(&a->ranks, (int)number);
     if (number == SIGTERM)
         ranks_signal(&a->ranks, SIGCONT); /* a stopped rank would not hear it */
@@ -412,22 +417,16 @@ static int watch_signals(void)
 
 static void leave(struct agent *a)
 {
+    hush();
     kill_children();
-    if (a->has_job)
-        server_close();
     for (int tries = 0; channel_wants_write(&a->up) && !a->up.ended && tries < 10; tries++) {
         struct pollfd p = {.fd = a->up.out, .events = POLLOUT};
         if (poll(&p, 1, 100) > 0)
             channel_flush(&a->up);
     }
-    channel_close(&a->up);
-    close_input(a, false);
-    ranks_free(&a->ranks);
-    if (a->has_job)
-        job_free(&a->job);
 }
 
-int agent_run(int in, int out, const struct original *original)
+void agent_run(int in, int out, const struct original *original)
 {
     struct agent a = {.original = original, .credit = OUTPUT_WINDOW, .input = -1};
     setpgid(0, 0);
@@ -444,5 +443,5 @@ int agent_run(int in, int out, const struct original *original)
     while (!a.over)
         turn(&a);
     leave(&a);
-    return 0;
+    _exit(0); /* PMIx's thread is still there: no destructor may run */
 }

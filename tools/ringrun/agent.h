@@ -5,8 +5,8 @@
 
 #include "ranks.h"
 
-/* Serve ringrun over the two descriptors until it says END or is gone; returns the exit code.  `original`: what ranks
+/* Serve ringrun over the two descriptors until it says END or is gone; then the process ends.  `original`: what ranks
  * get back.  Everything else that is open, but standard error, is closed. */
-int agent_run(int in, int out, const struct original *original);
+_Noreturn void agent_run(int in, int out, const struct original *original);
 
 #endif

@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     if (getrlimit(RLIMIT_NOFILE, &original.files) != 0)
         die("cannot read the limit of open files: %s", strerror(errno));
     if (argc == 2 && strcmp(argv[1], "--agent") == 0)
-        return agent_run(STDIN_FILENO, STDOUT_FILENO, &original);
+        agent_run(STDIN_FILENO, STDOUT_FILENO, &original);
     options_parse(argc, argv, &options);
     int code = control_run(&options, &original);
     options_free(&options);

@@ -140,11 +140,11 @@ static void add_host_list(struct options *o, const char *text)
 
 static char **parse_rsh(const char *text)
 {
+    if (text[strspn(text, " \t\n")] == 0)
+        die("--rsh is empty (expected a command, such as 'ssh -p 2222')");
     char **words = words_split(text);
     if (!words)
         die("--rsh \"%s\": a quote is not closed", text);
-    if (!words[0])
-        die("--rsh is empty (expected a command, such as 'ssh -p 2222')");
     return words;
 }
 

@@ -226,16 +226,6 @@ void ranks_signal(struct ranks *r, int number)
     }
 }
 
-void ranks_free(struct ranks *r)
-{
-    for (uint32_t i = 0; i < r->count; i++)
-        for (int s = 0; s < 2; s++)
-            stream_close(&r->list[i].out[s]);
-    free(r->list);
-    free(r->ended);
-    *r = (struct ranks){0};
-}
-
 /* ---- what ranks leave behind ---------------------------------------------------------------------------------------
  */
 

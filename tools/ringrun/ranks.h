@@ -50,7 +50,6 @@ void ranks_reap(struct ranks *r, pid_t first);
  * that exited, because a rank that exits may well do so because another died. */
 bool ranks_settled(struct ranks *r, uint32_t told);
 void ranks_signal(struct ranks *r, int signal);
-void ranks_free(struct ranks *r);
 
 /* Kill and reap all children of this process, also those that they leave behind. */
 void kill_children(void);

@@ -77,7 +77,7 @@ char *reach_local(struct link *l, const struct original *original)
     l->command = need_text("fork");
     char *problem = start(l, child);
     if (!problem && l->pid == 0)
-        _exit(agent_run(child[0], child[1], original));
+        agent_run(child[0], child[1], original);
     return problem;
 }
 

@@ -288,12 +288,6 @@ char *server_open(const struct job *job)
     return NULL;
 }
 
-void server_close(void)
-{
-    PMIx_server_finalize();
-    free(server.pids);
-}
-
 void server_watch(uint32_t rank, pid_t pid)
 {
     pthread_mutex_lock(&server.lock);

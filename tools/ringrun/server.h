@@ -4,8 +4,11 @@
  *
  * PMIx calls us on a thread of its own; nothing is decided there.  Requests wait in a list with a descriptor that
  * becomes readable; the agent takes them and answers from its own thread.  A fence among ranks of this host only is
- * answered at once.  Nothing is written to disk: the key-value store is PMIx's "hash", and there is no rendezvous file.
- */
+ * answered at once.  Nothing is written to disk: the
+ * key-value store is PMIx's "hash", and there is no rendezvous file.
+ *
+ * There is no close: PMIx_server_finalize() may never return when ranks were killed while they connected, and it has
+ * nothing to tidy up that the end of the process does not. */
 #ifndef RINGRUN_SERVER_H
 #define RINGRUN_SERVER_H
 
@@ -37,7 +40,6 @@ struct server_event {
 
 /* NULL when good, else a sentence. */
 char *server_open(const struct job *job);
-void server_close(void);
 int server_fd(void); /* poll it for reading */
 /* The next event, or NULL; the caller ends it with server_event_free(). */
 struct server_event *server_next(void);
