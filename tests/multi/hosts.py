@@ -218,7 +218,7 @@ def case_ssh():
         result = run(s.argv(both, "sh", "-c", "[ $PMIX_RANK = 2 ] && kill -11 $$; exit 0"))
         check(result.code == 139 and "rank 2 on host fd77::3 died by signal 11" in result.err, result)
         result = run(s.argv(both, "no-such-program"))
-        check(result.code == 127 and "rank 0 on host 10.77.0.2" in result.err, result)
+        check(result.code == 127 and " cannot start: program " in result.err, result)
         result = run(s.argv("10.77.0.9:2", "true"), timeout=30)
         check(result.code == 125 and "cannot start on host 10.77.0.9" in result.err, result)
 
