@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_ringrun_hosts.c - ringrun's host list, host file and placement.  First byte: which, and how many ranks. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "hosts.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_placement(struct hosts *hosts, uint32_t wanted)
 {
@@ -14,13 +11,11 @@ static void check_placement(struct hosts *hosts, uint32_t wanted)
     uint64_t ranks = 0, slots = 0;
     for (size_t i = 0; i < hosts->count; i++) {
         struct host *h = &hosts->list[i];
-        if (!problem && h->slots && h->ranks > h->slots)
-            abort();
+        HOLDS(problem || !h->slots || h->ranks <= h->slots);
         ranks += h->ranks;
         slots += h->slots ? h->slots : 1;
     }
-    if (!problem && ranks != (wanted ? wanted : slots))
-        abort();
+    HOLDS(problem || ranks == (wanted ? wanted : slots));
     free(problem);
 }
 
@@ -39,8 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         problem = hosts_parse_file(&hosts, "file", text, size - 1);
     for (size_t i = 0; i < hosts.count; i++)
-        if (!hosts.list[i].name[0] || hosts.list[i].name[0] == '-' || hosts.list[i].slots > HOST_SLOTS_MAX)
-            abort();
+        HOLDS(hosts.list[i].name[0] && hosts.list[i].name[0] != '-' && hosts.list[i].slots <= HOST_SLOTS_MAX);
     if (!problem && hosts.count)
         check_placement(&hosts, (uint32_t)(uint8_t)which >> 1);
     free(problem);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_ringrun_protocol.c - the bytes between ringrun and its agents: frames, the job, and what the exchange decodes.
  * First byte: whether a login's noise may come before. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "channel.h"
 #include "exchange.h"
 #include "protocol.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char host[] = "h";
 static struct place places[] = {{host, 0, 2}, {host, 2, 1}, {host, 3, 4}};
@@ -18,8 +15,7 @@ static const struct job fixed = {.size = 7, .places = places, .place_count = 3};
 static void answer(void *owner, const struct answer *a)
 {
     size_t *sum = owner;
-    if (a->place >= fixed.place_count)
-        abort();
+    HOLDS(a->place < fixed.place_count);
     for (size_t i = 0; i < a->len; i++)
         *sum += a->data[i]; /* all of it can be read */
 }
@@ -33,11 +29,9 @@ static void take_job(struct cursor body)
     size_t len = (size_t)(body.end - body.at);
     if (!job_get(&body, &job))
         return;
-    if (job_place(&job, job.size - 1) != job.place_count - 1)
-        abort();
+    HOLDS(job_place(&job, job.size - 1) == job.place_count - 1);
     job_put(&again, &job, job.here);
-    if (again.len > len || (again.len == len && memcmp(again.data, at, 4) != 0))
-        abort();
+    HOLDS(again.len == len && memcmp(again.data, at, 4) == 0);
     bytes_free(&again);
     job_free(&job);
 }

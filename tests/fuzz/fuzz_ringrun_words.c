@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_ringrun_words.c - splitting --rsh into words, and quoting a word so that it splits into itself. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "words.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -17,8 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     words_free(words_split(text));
     char *quoted = word_quote(text), **words = words_split(quoted);
-    if (!words || !words[0] || strcmp(words[0], text) != 0 || words[1])
-        abort();
+    HOLDS(words && words[0] && strcmp(words[0], text) == 0 && !words[1]);
     words_free(words);
     free(quoted);
     free(text);

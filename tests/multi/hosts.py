@@ -159,8 +159,7 @@ class Ssh:
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
         if not sshd or not shutil.which("ssh"):
             harness.skip("no sshd here")
-        self.made = not os.path.isdir("/run/sshd")
-        os.makedirs("/run/sshd", exist_ok=True)
+        os.makedirs("/run/sshd", exist_ok=True) # sshd wants it; left there, other runs may need it
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{path}/{name}"], check=True)
         shutil.copy(f"{path}/user.pub", f"{path}/authorized")
@@ -192,8 +191,6 @@ class Ssh:
         for server in self.servers:
             server.terminate()
             server.wait()
-        if self.made:
-            os.rmdir("/run/sshd")
 
 
 @contextlib.contextmanager
