@@ -143,9 +143,10 @@ static ring_status_t exchange_ends(struct ring_comm *c, struct ri_boot *b, struc
 {
     uint8_t bytes[RI_BOOT_BLOB_MAX];
     size_t len = 0;
+    const struct sockaddr *toward = b->toward.ss_family ? (const struct sockaddr *)&b->toward : NULL;
     ring_status_t status = check_descriptors(c);
     if (!status)
-        status = ri_port_open(&c->conf, c->nodes == 1, port_out);
+        status = ri_port_open_toward(&c->conf, c->nodes == 1, toward, port_out);
     if (!status) {
         *m = (struct ri_member){.comm_id = c->comm_id, .rank = c->rank, .key = key_of, .owner = c};
         ri_port_join(*port_out, m);
