@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     const struct ri_coll_args args = {.size = 2, .count = COUNT, .esize = 4, .seg = 256};
     int32_t memory[COUNT + 2 * GUARD];
     struct ri_sched s = {0};
-    struct ri_engine *e;
+    struct ri_engine *e = NULL;
     sends = recvs = (struct ri_queue){0};
     input = bytes;
     left = len;
