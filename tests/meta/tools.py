@@ -84,6 +84,41 @@ def case_refuses_to_run_alone_under_a_launcher():
         check(result.code == 1 and name in result.err and "# Collective" not in result.out, name, result)
 
 
+def job(ranks, *options, **env):
+    return harness.run([tool("tools/ringrun/ringrun"), "-n", str(ranks), tool("perf/ring_perf/ring_perf"), "all_reduce",
+                        *options], env=clean_env(**env))
+
+
+def case_four_ranks_by_every_way():
+    for env in ({}, {"RING_NODE": "off"}, {"RING_NODE": "off", "RING_TRANSPORT": "tcp"}):
+        with harness.folder() as folder:
+            result = job(4, "-b", "4", "-e", "300K", "-f", "7", "-o", "all", "-d", "int8,double", "-n", "2", "-J",
+                         f"{folder}/out.json", **env)
+            check(result.code == 0 and result.out.count("# Out of bounds values : 0 OK") == 1, env, result)
+            with open(f"{folder}/out.json", encoding="utf8") as file:
+                data = json.load(file)
+        check(data["out_of_bounds"] == 0 and data["config"]["ranks"] == 4, data)
+        check(sorted(d["rank"] for d in data["devices"]) == [0, 1, 2, 3], data)
+        check(len({d["pid"] for d in data["devices"]}) == 4, data)
+        check(env.get("RING_TRANSPORT", "shm") in {r["transport"] for r in data["results"]}, env, data)
+
+
+def case_one_wrong_rank_fails_all():
+    result = job(3, "-b", "64", "-e", "64", "--inject-error", "5")
+    check(result.code == 1 and "rank 2, 64 bytes" in result.err and "index 5, expected" in result.err, result)
+    check(re.search(r"# Out of bounds values : 2 FAILED", result.out), result)
+
+
+def case_wrong_options_are_said_once():
+    result = job(4, "-b", "8Q")
+    check(result.code == 2 and result.err.count("8Q") == 1, result)
+
+
+def case_timeout_ends_all_ranks():
+    result = job(2, "-b", "4M", "-e", "4M", "-n", "1000000", "-T", "1")
+    check(result.code == 1 and "--timeout 1 has passed" in result.err and result.seconds < 20, result)
+
+
 def case_help_names_every_option():
     text = perf("--help").out
     check(all(f"-{o}, " in text for o in "befiwncodrJCTa"), text)

@@ -31,7 +31,7 @@ ENVIRONMENT = {
     "LSAN_OPTIONS": f"suppressions={os.path.dirname(os.path.realpath(__file__))}/lsan.supp:print_suppressions=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "ASAN_OPTIONS": "detect_stack_use_after_return=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
 }
 
 
