@@ -51,12 +51,15 @@ static bool fits(const struct ri_coll_args *a)
     return true;
 }
 
+/* Each step has to wait for its first segment, which no other work of the same lap hides in the first one. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const struct ri_cut chunk = ri_cut_of(a->count, a->size, 0);
     const double steps = a->size - 1, bytes = (double)chunk.count * a->esize;
+    const double first = bytes < (double)a->seg ? bytes : (double)a->seg;
     return steps * (2 * (m->latency + 2 * m->message * (double)ri_segments(a, chunk.count) + m->byte * bytes) +
-                    m->reduce_byte * bytes);
+                    m->reduce_byte * bytes) +
+           m->byte * first;
 }
 
 const struct ri_algorithm ri_algorithm_all_reduce_ring = {

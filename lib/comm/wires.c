@@ -16,7 +16,7 @@
 enum { LANES_PER_TRANSPORT = 64, TYPICAL_BYTES = 1 << 16 };
 /* Processor time of one message and of reducing one byte; the links' own figures come from the transports. */
 #define MESSAGE_NS 400.0
-#define REDUCE_BYTE_NS 0.08
+#define REDUCE_BYTE_NS 0.05
 
 /* ---- what there is, and what may be used ----------------------------------------------------------------------- */
 
