@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ringrun on one host: options, exit codes, environment, folders, PMIx."""
+import contextlib
 import os
 import re
+import socket
 import sys
 import time
 
@@ -260,6 +262,39 @@ def case_pmix_abort():
         result = ringrun("-n", "4", EXCHANGE, "abort", "2", str(code))
         check(result.code == want and result.seconds < 4, code, result)
         check(f"rank 2 on host {HOST} aborted the job with code {code}: on purpose" in result.err, result)
+
+
+def pmix_ports(pids):
+    """TCP ports on which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    lines = open("/proc/net/tcp").read().splitlines()[1:]
+    return {int(f[1].split(":")[1], 16) for f in map(str.split, lines) if f[3] == "0A" and f"socket:[{f[9]}]" in inodes}
+
+
+def case_strangers_at_the_pmix_port():
+    """Whoever connects and talks nonsense, or nothing, holds up nobody."""
+    for words in (b"", b"x", bytes(7), b"\xff" * 100, b"GET / HTTP/1.0\r\n\r\n", b"x" * 100000):
+        process = harness.start([RINGRUN, "-n", "2", "sh", "-c", f"echo up; read x; exec {EXCHANGE} fences 500"],
+                                stdin=-1, stdout=-1, stderr=-1)
+        for _ in range(2):
+            check(process.stdout.readline() == "up\n")
+        ports = pmix_ports(pid for pid, name in harness.descendants().items() if name == "ringrun")
+        check(len(ports) == 1, "one port, and on loopback only", ports)
+        strangers = []
+        for _ in range(100):
+            strangers.append(socket.create_connection(("127.0.0.1", *ports), 5))
+            strangers[-1].setblocking(False)
+            with contextlib.suppress(OSError):
+                strangers[-1].send(words)
+        begun = time.monotonic()
+        out, err = process.communicate("\n", 20)
+        check(process.returncode == 0 and out.count("ok") == 2 and time.monotonic() - begun < 2, words[:9], out, err)
+        for stranger in strangers:
+            stranger.close()
 
 
 def case_many_fences():

@@ -15,6 +15,7 @@
 
 #include "channel.h"
 #include "env.h"
+#include "guard.h"
 #include "server.h"
 #include "say.h"
 
@@ -319,7 +320,7 @@ static void take_signals(struct agent *a)
     watch_ranks(a);
 }
 
-enum { AT_IN, AT_OUT, AT_SIGNALS, AT_SERVER, AT_INPUT, AT_STREAMS };
+enum { AT_IN, AT_OUT, AT_SIGNALS, AT_SERVER, AT_INPUT, AT_GUARD, AT_STREAMS = AT_GUARD + GUARD_POLLS };
 
 static size_t fill_polls(const struct agent *a, struct pollfd *p)
 {
@@ -328,6 +329,7 @@ static size_t fill_polls(const struct agent *a, struct pollfd *p)
     p[AT_SIGNALS] = (struct pollfd){.fd = a->signals, .events = POLLIN};
     p[AT_SERVER] = (struct pollfd){.fd = a->has_job ? server_fd() : -1, .events = POLLIN};
     p[AT_INPUT] = (struct pollfd){.fd = a->input, .events = a->input_queue.len ? POLLOUT : 0};
+    guard_polls(p + AT_GUARD);
     size_t count = AT_STREAMS;
     for (uint32_t i = 0; i < a->ranks.count; i++)
         for (int s = 0; s < 2; s++)
@@ -347,7 +349,10 @@ static void turn(struct agent *a)
 {
     struct pollfd *p = need((AT_STREAMS + 2 * (size_t)a->ranks.count) * sizeof *p);
     size_t count = fill_polls(a, p);
-    if (poll(p, count, a->ranks.settle_by ? 5 : -1) > 0) {
+    int more = poll(p, count, a->ranks.settle_by ? 5 : guard_wait());
+    if (more >= 0)
+        guard_turn(p + AT_GUARD);
+    if (more > 0) {
         pump_streams(a, p); /* first: the list of ranks may be made below */
         if (p[AT_IN].revents)
             take_messages(a);

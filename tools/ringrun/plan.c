@@ -104,12 +104,14 @@ static char *working_folder(const struct options *o)
     return o->folder ? need_format("%s/%s", here, o->folder) : need_text(here);
 }
 
+/* Random, because who knows it is let in by the PMIx server (guard.h). */
 static char *job_name(void)
 {
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        random = now_ms() << 20 | (uint64_t)getpid();
-    return need_format("ringrun-%d-%016llx", (int)getpid(), (unsigned long long)random);
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        die("the kernel gives no random numbers: %s", strerror(errno));
+    return need_format("ringrun-%d-%016llx%016llx", (int)getpid(), (unsigned long long)random[0],
+                       (unsigned long long)random[1]);
 }
 
 static void check_size(const struct job *job)

@@ -12,6 +12,7 @@
 
 #include "env.h"
 #include "facts.h"
+#include "guard.h"
 #include "proc.h"
 #include "say.h"
 
@@ -282,6 +283,8 @@ char *server_open(const struct job *job)
     pmix_status_t status = init(job);
     if (status != PMIX_SUCCESS)
         return need_format("PMIx server does not start: %s", PMIx_Error_string(status));
+    if (strstr(PMIx_Get_version(), " 4."))
+        guard_open(job->name);
     status = pmix_register_job(job);
     if (status != PMIX_SUCCESS)
         return need_format("PMIx server does not accept the job: %s", PMIx_Error_string(status));
