@@ -5,6 +5,7 @@ RING_TEST_KILLS sets how often per case (default 12)."""
 import os
 import random
 import signal
+import subprocess
 import time
 
 import harness
@@ -61,6 +62,18 @@ def case_two_hosts():
 def case_three_hosts():
     with harness.Net(3) as net:
         many("three hosts", 5, net=net, place=[0, 1, 1, 2, 2])
+
+
+def case_cut_cable():
+    """A host that falls silent sends no word of its end: each side names a rank of the other, in the time that the
+    kernel's probes take."""
+    with harness.Net(2) as net:
+        with jobs.job(4, "loop", "max=400000", net=net, place=[0, 0, 1, 1]) as j:
+            j.await_text("looping")
+            subprocess.run(["ip", "-n", net.names[1], "link", "set", "eth0", "down"], check=True)
+            check(j.wait(20) == [3] * 4, j.story())
+            for r in range(4):
+                check(any(f"failed -4 rank {other} (" in j.text(r) for other in ((2, 3) if r < 2 else (0, 1))), j.story())
 
 
 def case_ringrun():
