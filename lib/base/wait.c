@@ -27,7 +27,7 @@ static uint32_t processors(void)
 struct ri_patience ri_patience_for(uint32_t local_ranks)
 {
     if (local_ranks <= processors())
-        return (struct ri_patience){.spins = 2000, .yields = 200};
+        return (struct ri_patience){.spins = 2000, .yields = 8000};
     return (struct ri_patience){.spins = 0, .yields = 20};
 }
 

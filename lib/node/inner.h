@@ -50,6 +50,7 @@ struct control {
     uint32_t works;
     uint64_t nonce_at, nonce;
     uint64_t slots_took[PROBE_SIZES], cma_took[PROBE_SIZES]; /* nanoseconds */
+    _Atomic uint32_t processor; /* on which the rank last waited past its pauses, plus one */
 };
 
 enum step { STEP_MOVED, STEP_WAIT, STEP_DONE, STEP_FAILED };
@@ -85,6 +86,7 @@ struct ri_node {
     size_t cma_from, cma_to;  /* bytes, [from, to) */
     const struct way *forced; /* by the probe */
     uint32_t spins;           /* pauses that have paid lately, at most patience.spins */
+    int outwaited;            /* how many waits in a row have outlasted them          */
     unsigned char *bounce;    /* two pieces */
     const void **operands;    /* one pointer per rank */
     struct ri_reduction red[RI_DTYPES][RI_REDOPS];
@@ -123,6 +125,9 @@ static inline size_t share_begin(const struct ri_node *node, size_t count, uint3
     const size_t at = unit * (each * rank + (rank < more ? rank : more));
     return at < count ? at : count;
 }
+
+/* Called after a wait that outlasted the pauses. */
+void ri_node_spread(struct ri_node *node);
 
 void ri_node_look_for_sleepers(struct ri_node *node, _Atomic uint32_t *word);
 

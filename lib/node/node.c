@@ -175,10 +175,13 @@ static void learn_patience(struct ri_node *node, const struct ri_wait *wait)
 {
     if (!wait->round || !node->s.patience.spins)
         return;
-    if (wait->round > wait->patience.spins)
+    if (wait->round > wait->patience.spins) {
         node->spins = node->spins / 2 > SPINS_LEAST ? node->spins / 2 : SPINS_LEAST;
-    else
+        ri_node_spread(node);
+    } else {
         node->spins += (node->s.patience.spins - node->spins) / 8;
+        node->outwaited = node->outwaited > 0 ? 0 : node->outwaited;
+    }
 }
 
 /* An operation that moved has work to do and does not wait; so the abort word is looked at here. */
