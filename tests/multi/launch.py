@@ -336,7 +336,7 @@ def case_limits_and_masks_are_the_callers():
 
 def case_few_descriptors():
     result = run(["sh", "-c", f"ulimit -n 20; exec {RINGRUN} -n 64 true"])
-    check(result.code == 125 and "cannot be started: Too many open files" in result.err, result)
+    check(result.code == 125 and "open files are needed to start 64 ranks, the limit is 20" in result.err, result)
 
 
 def case_closed_standard_descriptors():

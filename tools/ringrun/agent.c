@@ -139,11 +139,27 @@ static void watch_ranks(struct agent *a)
         server_watch(a->ranks.list[i].number, a->ranks.list[i].pid);
 }
 
+enum { FILES_PER_RANK = 3, FILES_BESIDE = 32 + GUARD_POLLS };
+
+/* Two pipes a rank and PMIx's own connection to it, beside a handful; poll() itself refuses more entries than the
+ * limit. NULL: there is room. */
+static char *too_few_files(uint32_t ranks)
+{
+    struct rlimit limit;
+    const uint64_t least = FILES_BESIDE + (uint64_t)FILES_PER_RANK * ranks;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least)
+        return NULL;
+    return need_format("%llu open files are needed to start %u ranks, the limit is %llu: raise it (ulimit -n %llu)",
+                       (unsigned long long)least, ranks, (unsigned long long)limit.rlim_cur, (unsigned long long)least);
+}
+
 static void start_ranks(struct agent *a)
 {
     uint32_t count = a->job.places[a->job.here].count, first = a->job.places[a->job.here].first;
     char **base = env_copy(environ);
-    char *problem = server_open(&a->job);
+    char *problem = too_few_files(count);
+    if (!problem)
+        problem = server_open(&a->job);
     char ***env = need(count * sizeof *env);
     for (uint32_t i = 0; i < count && !problem; i++) {
         env[i] = environment_of(&a->job, base);
@@ -349,8 +365,14 @@ static void turn(struct agent *a)
 {
     struct pollfd *p = need((AT_STREAMS + 2 * (size_t)a->ranks.count) * sizeof *p);
     size_t count = fill_polls(a, p);
+    if (!a->has_job)
+        count = AT_GUARD; /* nobody to guard yet, and room for little is enough */
     int more = poll(p, count, a->ranks.settle_by ? 5 : guard_wait());
-    if (more >= 0)
+    if (more < 0 && errno != EINTR) {
+        send_problem(a, need_format("the agent cannot wait for its ranks: %s", strerror(errno)));
+        a->over = true;
+    }
+    if (more >= 0 && count > AT_GUARD)
         guard_turn(p + AT_GUARD);
     if (more > 0) {
         pump_streams(a, p); /* first: the list of ranks may be made below */
