@@ -2,7 +2,6 @@
 /* guard.c - see guard.h.  The agent's thread lets people pass, PMIx's listening thread fetches them. */
 #include "guard.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -59,15 +58,6 @@ static int find_door(void)
     return found;
 }
 
-/* PMIx calls what the dynamic linker finds first. */
-static bool accept_is_ours(void)
-{
-    __typeof__(&accept) seen = NULL;
-    void *address = dlsym(RTLD_DEFAULT, "accept");
-    memcpy(&seen, &address, sizeof seen);
-    return seen == accept;
-}
-
 /* PMIx's thread may sleep in select() on the old socket, or not have come to it: both are made to call accept() now. */
 static void wake_listener(int theirs, int counter)
 {
@@ -85,10 +75,21 @@ static void wake_listener(int theirs, int counter)
         close(fd);
 }
 
+/* PMIx does not do as expected: it gets its socket again. */
+static void take_back(int theirs)
+{
+    pthread_mutex_lock(&guard.lock);
+    guard.counter = -1;
+    dup3(guard.door, theirs, O_CLOEXEC);
+    close(guard.door);
+    guard.door = -1;
+    pthread_mutex_unlock(&guard.lock);
+}
+
 bool guard_open(const char *word)
 {
     int theirs = find_door();
-    if (theirs < 0 || !accept_is_ours())
+    if (theirs < 0 || !accept_is_found())
         return false;
     int counter = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     guard.door = fcntl(theirs, F_DUPFD_CLOEXEC, 3);
@@ -103,6 +104,10 @@ bool guard_open(const char *word)
     pthread_mutex_unlock(&guard.lock);
     wake_listener(theirs, counter);
     close(counter);
+    if (!atomic_load(&guard.switched)) {
+        take_back(theirs);
+        return false;
+    }
     return true;
 }
 

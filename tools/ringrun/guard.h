@@ -29,4 +29,7 @@ void guard_turn(const struct pollfd polls[GUARD_POLLS]);
 /* For accept.c: true when fd is the counter; then *passed_out is the next connection, or -1. Any thread. */
 bool guard_owns(int fd, int *passed_out);
 
+/* accept.c: libraries that call accept() call the one there. */
+bool accept_is_found(void);
+
 #endif
