@@ -195,8 +195,8 @@ static ring_status_t wait_for(struct ring_comm *c, struct ring_op *op)
 void ri_op_stalled(void *comm, uint64_t waited)
 {
     struct ring_comm *c = comm;
-    if (c->first)
-        return; /* wait_for() looks after these */
+    if (c->first || !c->running)
+        return; /* wait_for() looks after these; while the communicator is made there is no call yet */
     const struct ring_op op = {.comm = c, .call = *c->running, .seq = c->seq};
     ri_comm_stalled(c, &op, waited);
 }
