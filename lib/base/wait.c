@@ -22,8 +22,10 @@ static uint32_t processors(void)
 }
 
 /* A pause is about 40 to 140 cycles, so 2000 of them are some 50 to 100 us: longer than a healthy exchange takes, and
- * far shorter than a scheduler slice.  Yields are kept few when ranks share processors, because a rank that yields among
- * sleepers only burns the time of those who have work. */
+ * far shorter than a scheduler slice.  8000 yields are some 4 ms, which is longer than a slice: so a rank whose peer has
+ * lost its processor to another program for one does not fall asleep, for which the scheduler would move the peer to this
+ * rank's processor and leave both there.  Yields are kept few when ranks share processors, because a rank that yields
+ * among sleepers only burns the time of those who have work. */
 struct ri_patience ri_patience_for(uint32_t local_ranks)
 {
     if (local_ranks <= processors())

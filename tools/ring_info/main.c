@@ -53,6 +53,8 @@ static void print_transports(const struct ri_conf *conf)
 static void print_algorithms(void)
 {
     printf("\nAlgorithms (RING_ALGO)\n");
+    printf("  %-12s %s\n", "node",
+           "every collective - direct loads and stores; what auto takes when all ranks are on one host");
     for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++)
         printf("  %-12s %s - %s\n", (*a)->name, ring_coll_str((*a)->coll), (*a)->help);
 }
