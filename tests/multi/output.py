@@ -4,6 +4,7 @@ import os
 import random
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -156,6 +157,7 @@ def case_closed_pipe_ends_the_job():
 
 
 def case_full_disk_is_named():
+    check(stat.S_ISCHR(os.stat("/dev/full").st_mode), "/dev/full is no device here: somebody has replaced it")
     with open("/dev/full", "w") as full:
         code, _, err = finish(job(2, "sh", "-c", "echo x; exec sleep 20", stdout=full))
     check(code == 125 and b"standard output" in err and b"No space left" in err, code, err)

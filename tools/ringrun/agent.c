@@ -139,10 +139,9 @@ static void watch_ranks(struct agent *a)
         server_watch(a->ranks.list[i].number, a->ranks.list[i].pid);
 }
 
-enum { FILES_PER_RANK = 3, FILES_BESIDE = 32 + GUARD_POLLS };
+enum { FILES_PER_RANK = 3, FILES_BESIDE = 40 };
 
-/* Two pipes a rank and PMIx's own connection to it, beside a handful; poll() itself refuses more entries than the
- * limit. NULL: there is room. */
+/* Two pipes a rank and PMIx's own connection to it, beside a handful.  NULL: there is room. */
 static char *too_few_files(uint32_t ranks)
 {
     struct rlimit limit;
@@ -336,60 +335,74 @@ static void take_signals(struct agent *a)
     watch_ranks(a);
 }
 
-enum { AT_IN, AT_OUT, AT_SIGNALS, AT_SERVER, AT_INPUT, AT_GUARD, AT_STREAMS = AT_GUARD + GUARD_POLLS };
+enum { AT_IN, AT_OUT, AT_SIGNALS, AT_SERVER, AT_INPUT, AT_GUARD, AT_STREAMS };
 
-static size_t fill_polls(const struct agent *a, struct pollfd *p)
+/* What one turn waits for.  Streams that are closed, or have to wait for credit, are left out: poll() refuses a list
+ * that is longer than the limit of open files. */
+struct waits {
+    struct pollfd *polls;
+    struct stream **streams; /* of polls[AT_STREAMS ...] */
+    size_t count;
+};
+
+static struct waits what_to_wait_for(struct agent *a)
 {
-    p[AT_IN] = (struct pollfd){.fd = a->up.in, .events = POLLIN};
-    p[AT_OUT] = (struct pollfd){.fd = channel_wants_write(&a->up) ? a->up.out : -1, .events = POLLOUT};
-    p[AT_SIGNALS] = (struct pollfd){.fd = a->signals, .events = POLLIN};
-    p[AT_SERVER] = (struct pollfd){.fd = a->has_job ? server_fd() : -1, .events = POLLIN};
-    p[AT_INPUT] = (struct pollfd){.fd = a->input, .events = a->input_queue.len ? POLLOUT : 0};
-    guard_polls(p + AT_GUARD);
-    size_t count = AT_STREAMS;
-    for (uint32_t i = 0; i < a->ranks.count; i++)
-        for (int s = 0; s < 2; s++)
-            p[count++] = (struct pollfd){.fd = a->credit > 0 ? a->ranks.list[i].out[s].fd : -1, .events = POLLIN};
-    return count;
+    size_t most = 2 * (size_t)a->ranks.count;
+    struct waits w = {.polls = need((AT_STREAMS + most) * sizeof *w.polls), .streams = need(most * sizeof *w.streams)};
+    w.polls[AT_IN] = (struct pollfd){.fd = a->up.in, .events = POLLIN};
+    w.polls[AT_OUT] = (struct pollfd){.fd = channel_wants_write(&a->up) ? a->up.out : -1, .events = POLLOUT};
+    w.polls[AT_SIGNALS] = (struct pollfd){.fd = a->signals, .events = POLLIN};
+    w.polls[AT_SERVER] = (struct pollfd){.fd = a->has_job ? server_fd() : -1, .events = POLLIN};
+    w.polls[AT_INPUT] = (struct pollfd){.fd = a->input, .events = a->input_queue.len ? POLLOUT : 0};
+    w.polls[AT_GUARD] = (struct pollfd){.fd = guard_fd(), .events = POLLIN};
+    w.count = AT_STREAMS;
+    for (size_t i = 0; i < most && a->credit > 0; i++) {
+        struct stream *s = &a->ranks.list[i / 2].out[i % 2];
+        if (s->fd < 0)
+            continue;
+        w.streams[w.count - AT_STREAMS] = s;
+        w.polls[w.count++] = (struct pollfd){.fd = s->fd, .events = POLLIN};
+    }
+    return w;
 }
 
-static void pump_streams(struct agent *a, const struct pollfd *p)
+static void pump_streams(struct agent *a, const struct waits *w)
 {
-    for (uint32_t i = 0; i < a->ranks.count; i++)
-        for (int s = 0; s < 2; s++)
-            if (p[AT_STREAMS + 2 * i + (uint32_t)s].revents && a->credit > 0 && a->ranks.list[i].out[s].fd >= 0)
-                stream_pump(&a->ranks.list[i].out[s], &a->up, &a->credit);
+    for (size_t i = AT_STREAMS; i < w->count; i++)
+        if (w->polls[i].revents && a->credit > 0)
+            stream_pump(w->streams[i - AT_STREAMS], &a->up, &a->credit);
+}
+
+static void take_what_came(struct agent *a, const struct waits *w)
+{
+    pump_streams(a, w); /* first: the list of ranks may be made below */
+    if (w->polls[AT_IN].revents)
+        take_messages(a);
+    if (w->polls[AT_SERVER].revents)
+        take_events(a);
+    if (w->polls[AT_SIGNALS].revents)
+        take_signals(a);
+    if (w->polls[AT_INPUT].revents & POLLERR)
+        close_input(a, true); /* rank 0 has closed its end */
+    else if (w->polls[AT_INPUT].revents)
+        pump_input(a);
 }
 
 static void turn(struct agent *a)
 {
-    struct pollfd *p = need((AT_STREAMS + 2 * (size_t)a->ranks.count) * sizeof *p);
-    size_t count = fill_polls(a, p);
-    if (!a->has_job)
-        count = AT_GUARD; /* nobody to guard yet, and room for little is enough */
-    int more = poll(p, count, a->ranks.settle_by ? 5 : guard_wait());
-    if (more < 0 && errno != EINTR) {
+    struct waits w = what_to_wait_for(a);
+    int ready = poll(w.polls, w.count, a->ranks.settle_by ? 5 : guard_wait());
+    if (ready < 0 && errno != EINTR) {
         send_problem(a, need_format("the agent cannot wait for its ranks: %s", strerror(errno)));
         a->over = true;
     }
-    if (more >= 0 && count > AT_GUARD)
-        guard_turn(p + AT_GUARD);
-    if (more > 0) {
-        pump_streams(a, p); /* first: the list of ranks may be made below */
-        if (p[AT_IN].revents)
-            take_messages(a);
-        if (p[AT_SERVER].revents)
-            take_events(a);
-        if (p[AT_SIGNALS].revents)
-            take_signals(a);
-        if (p[AT_INPUT].revents & POLLERR)
-            close_input(a, true); /* rank 0 has closed its end */
-        else if (p[AT_INPUT].revents)
-            pump_input(a);
-    }
+    guard_turn();
+    if (ready > 0)
+        take_what_came(a, &w);
     tell_ends(a);
     channel_flush(&a->up);
-    free(p);
+    free(w.polls);
+    free(w.streams);
 }
 
 /* ---- the process ---------------------------------------------------------------------------------------------------
@@ -418,15 +431,6 @@ static void tidy_fds(int *in, int *out)
     close_from(b + 1, ~0u);
     *in = low;
     *out = high;
-}
-
-static void raise_files_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 static int watch_signals(void)
@@ -460,7 +464,6 @@ void agent_run(int in, int out, const struct original *original)
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     tidy_fds(&in, &out);
-    raise_files_limit();
     channel_init(&a.up, in, out, false);
     a.signals = watch_signals();
     if (a.signals < 0)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,13 +24,14 @@ struct visitor {
 static struct {
     const char *word;
     int door;             /* the listening socket; -1: no guard */
+    int watch;            /* epoll: the door and the visitors */
     atomic_bool switched; /* PMIx has looked at the counter */
     struct visitor visitors[GUARD_PLACES];
     pthread_mutex_t lock; /* the rest */
     int counter;          /* PMIx's descriptor */
     int passed[GUARD_PLACES];
     unsigned passed_count;
-} guard = {.door = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .counter = -1};
+} guard = {.door = -1, .watch = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .counter = -1};
 
 /* ---- taking over ---------------------------------------------------------------------------------------------------
  */
@@ -75,6 +77,13 @@ static void wake_listener(int theirs, int counter)
         close(fd);
 }
 
+/* v == NULL: the door. */
+static void watch(int fd, struct visitor *v)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = v};
+    epoll_ctl(guard.watch, EPOLL_CTL_ADD, fd, &e);
+}
+
 /* PMIx does not do as expected: it gets its socket again. */
 static void take_back(int theirs)
 {
@@ -82,7 +91,8 @@ static void take_back(int theirs)
     guard.counter = -1;
     dup3(guard.door, theirs, O_CLOEXEC);
     close(guard.door);
-    guard.door = -1;
+    close(guard.watch);
+    guard.door = guard.watch = -1;
     pthread_mutex_unlock(&guard.lock);
 }
 
@@ -93,7 +103,8 @@ bool guard_open(const char *word)
         return false;
     int counter = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     guard.door = fcntl(theirs, F_DUPFD_CLOEXEC, 3);
-    if (counter < 0 || guard.door < 0)
+    guard.watch = epoll_create1(EPOLL_CLOEXEC);
+    if (counter < 0 || guard.door < 0 || guard.watch < 0)
         die("no descriptors left to guard PMIx's port: %s", strerror(errno));
     fcntl(guard.door, F_SETFL, fcntl(guard.door, F_GETFL) | O_NONBLOCK);
     for (int i = 0; i < GUARD_PLACES; i++)
@@ -108,6 +119,7 @@ bool guard_open(const char *word)
         take_back(theirs);
         return false;
     }
+    watch(guard.door, NULL);
     return true;
 }
 
@@ -139,12 +151,7 @@ bool guard_owns(int fd, int *passed_out)
 /* ---- on the agent's thread -----------------------------------------------------------------------------------------
  */
 
-void guard_polls(struct pollfd polls[GUARD_POLLS])
-{
-    polls[GUARD_PLACES] = (struct pollfd){.fd = guard.door, .events = POLLIN};
-    for (int i = 0; i < GUARD_PLACES; i++)
-        polls[i] = (struct pollfd){.fd = guard.door < 0 ? -1 : guard.visitors[i].fd, .events = POLLIN};
-}
+int guard_fd(void) { return guard.watch; }
 
 int guard_wait(void)
 {
@@ -171,6 +178,7 @@ static void wake_beyond(int fd, ssize_t bytes)
 static void let_pass(struct visitor *v)
 {
     wake_beyond(v->fd, 0);
+    epoll_ctl(guard.watch, EPOLL_CTL_DEL, v->fd, NULL);
     uint64_t one = 1;
     pthread_mutex_lock(&guard.lock);
     if (guard.passed_count < GUARD_PLACES && write(guard.counter, &one, sizeof one) == (ssize_t)sizeof one) {
@@ -192,18 +200,26 @@ static void listen_to(struct visitor *v)
         wake_beyond(v->fd, n);
 }
 
-static struct visitor *place_for_one(void)
+/* Who has waited longest; NULL: nobody waits. */
+static struct visitor *oldest_visitor(void)
 {
-    struct visitor *oldest = &guard.visitors[0];
+    struct visitor *oldest = NULL;
     for (int i = 0; i < GUARD_PLACES; i++) {
         struct visitor *v = &guard.visitors[i];
-        if (v->fd < 0)
-            return v;
-        if (v->until < oldest->until)
+        if (v->fd >= 0 && (!oldest || v->until < oldest->until))
             oldest = v;
     }
-    send_away(oldest);
     return oldest;
+}
+
+static struct visitor *place_for_one(void)
+{
+    for (int i = 0; i < GUARD_PLACES; i++)
+        if (guard.visitors[i].fd < 0)
+            return &guard.visitors[i];
+    struct visitor *v = oldest_visitor();
+    send_away(v);
+    return v;
 }
 
 static void welcome(void)
@@ -211,21 +227,27 @@ static void welcome(void)
     for (int fd; (fd = accept4(guard.door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
         struct visitor *v = place_for_one();
         *v = (struct visitor){.fd = fd, .until = now_ms() + GUARD_MS};
+        watch(fd, v);
         listen_to(v);
     }
+    if ((errno == EMFILE || errno == ENFILE) && oldest_visitor())
+        send_away(oldest_visitor());
 }
 
-void guard_turn(const struct pollfd polls[GUARD_POLLS])
+void guard_turn(void)
 {
+    struct epoll_event ready[GUARD_PLACES];
     if (guard.door < 0)
         return;
-    for (int i = 0; i < GUARD_PLACES; i++) {
-        struct visitor *v = &guard.visitors[i];
-        if (v->fd >= 0 && polls[i].fd == v->fd && polls[i].revents)
+    int count = epoll_wait(guard.watch, ready, GUARD_PLACES, 0);
+    for (int i = 0; i < count; i++) {
+        struct visitor *v = ready[i].data.ptr;
+        if (v && v->fd >= 0)
             listen_to(v);
-        if (v->fd >= 0 && now_ms() >= v->until)
-            send_away(v);
+        else if (!v)
+            welcome();
     }
-    if (polls[GUARD_PLACES].revents)
-        welcome();
+    for (int i = 0; i < GUARD_PLACES; i++)
+        if (guard.visitors[i].fd >= 0 && now_ms() >= guard.visitors[i].until)
+            send_away(&guard.visitors[i]);
 }

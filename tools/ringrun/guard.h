@@ -14,17 +14,16 @@
 #ifndef RINGRUN_GUARD_H
 #define RINGRUN_GUARD_H
 
-#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GUARD_PLACES = 64, GUARD_POLLS = GUARD_PLACES + 1, GUARD_MS = 2000 };
+enum { GUARD_PLACES = 64, GUARD_MS = 2000 };
 
 /* After PMIx has begun to listen.  `word`: what a friend says; it stays valid. */
 bool guard_open(const char *word);
-void guard_polls(struct pollfd polls[GUARD_POLLS]); /* what to wait for */
-int guard_wait(void);                               /* ms, -1: no limit */
-void guard_turn(const struct pollfd polls[GUARD_POLLS]);
+int guard_fd(void);   /* poll it for reading; -1: no guard */
+int guard_wait(void); /* ms until guard_turn() is due even so, -1: never */
+void guard_turn(void);
 
 /* For accept.c: true when fd is the counter; then *passed_out is the next connection, or -1. Any thread. */
 bool guard_owns(int fd, int *passed_out);

@@ -28,6 +28,13 @@ static void fill_standard_fds(void)
     }
 }
 
+/* Descriptors are needed for hosts here, for ranks in an agent; ranks themselves get the caller's limit. */
+static void raise_files_limit(const struct rlimit *original)
+{
+    struct rlimit limit = {.rlim_cur = original->rlim_max, .rlim_max = original->rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
     struct original original;
@@ -36,6 +43,7 @@ int main(int argc, char **argv)
     sigprocmask(SIG_SETMASK, NULL, &original.mask);
     if (getrlimit(RLIMIT_NOFILE, &original.files) != 0)
         die("cannot read the limit of open files: %s", strerror(errno));
+    raise_files_limit(&original.files);
     if (argc == 2 && strcmp(argv[1], "--agent") == 0)
         agent_run(STDIN_FILENO, STDOUT_FILENO, &original);
     options_parse(argc, argv, &options);

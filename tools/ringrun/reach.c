@@ -121,6 +121,7 @@ static _Noreturn void become_rsh(char **words, const int child[2], const struct 
     dup2(child[0], STDIN_FILENO);
     dup2(child[1], STDOUT_FILENO);
     signal(SIGPIPE, SIG_DFL);
+    setrlimit(RLIMIT_NOFILE, &original->files);
     sigprocmask(SIG_SETMASK, &original->mask, NULL);
     execvp(words[0], words);
     say("cannot run '%s': %s", words[0], strerror(errno));
