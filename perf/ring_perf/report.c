@@ -128,22 +128,17 @@ static void json_row(const struct perf_report *r, const struct perf_result *x)
     putc('}', out);
 }
 
+/* Into the file itself, not renamed onto it: the name may be a device, a pipe or a link. */
 static bool json_save(struct perf_report *r)
 {
-    char *fresh = NULL;
-    FILE *file = NULL;
-    if (fclose(r->stream) || asprintf(&fresh, "%s.%ld.part", r->opt->json, (long)getpid()) < 0)
+    if (fclose(r->stream))
         return false;
-    file = fopen(fresh, "w");
+    FILE *file = fopen(r->opt->json, "w");
     bool ok = file && fwrite(r->json, 1, r->json_len, file) == r->json_len;
     if (file && fclose(file))
         ok = false;
-    ok = ok && !rename(fresh, r->opt->json);
-    if (!ok) {
+    if (!ok)
         fprintf(stderr, "ring_perf: cannot write \"%s\": %s\n", r->opt->json, strerror(errno));
-        unlink(fresh);
-    }
-    free(fresh);
     return ok;
 }
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ring_perf and ring_info as programs: output that parsers know, errors that people understand."""
 import json
+import os
+import stat
 import re
 
 import harness
@@ -54,6 +56,17 @@ def case_json():
             check(row[place]["nwrong"] == 0 and 0 < row[place]["p50"] <= row[place]["p99"], row)
             check({"time", "alg_bw", "bus_bw"} <= set(row[place]), row)
     check(data["out_of_bounds"] == 0 and "average_bus_bandwidth" in data and data["config"]["ranks"] == 1, data)
+
+
+def case_json_into_what_is_no_plain_file():
+    """A device stays a device and a link a link; a full one is an error."""
+    with harness.folder() as folder:
+        os.symlink("there", f"{folder}/link")
+        perf("all_reduce", "-b", "8", "-e", "8", "-J", f"{folder}/link")
+        check(os.path.islink(f"{folder}/link") and json.load(open(f"{folder}/there", encoding="utf8")), "the link")
+    perf("all_reduce", "-b", "8", "-e", "8", "-J", "/dev/null")
+    check(stat.S_ISCHR(os.stat("/dev/null").st_mode), "the device was replaced")
+    check("No space left" in perf("all_reduce", "-b", "8", "-e", "8", "-J", "/dev/full", code=1).err, "a full device")
 
 
 def case_unchecked_is_said():
