@@ -152,7 +152,8 @@ def case_info_reports_wrong_settings():
 
 def case_info_prints_schedules():
     names = re.search(r"\nAlgorithms.*?\n(.*?)\n\n", info().out, re.S)[1].splitlines()
-    for name in (line.split()[0] for line in names):
+    check(names[0].split()[0] == "node", names)  # direct loads and stores: nothing to print a schedule of
+    for name in (line.split()[0] for line in names[1:]):
         one = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
         both = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--count", "1000").out
         check(one and one in both and both.count("rank") > one.count("rank"), name, one, both)
