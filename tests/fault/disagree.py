@@ -55,11 +55,9 @@ def case_two_hosts():
 
 def case_rank_that_never_arrives():
     """Ranks 2 and 3 of 4 are not there; the others say so at RING_TIMEOUT."""
-    with jobs.job(4, "sums", env={"RING_TIMEOUT": "1500ms"}, per_rank={2: {"RING_HOST_ID": "x"}}) as j:
-        for r in (2, 3):
-            harness.stop(j.processes[r])
+    with jobs.job(4, "sums", present=[0, 1], env={"RING_TIMEOUT": "1500ms"}) as j:
         begun = time.monotonic()
-        check(j.wait(10, [0, 1]) == [3, 3], j.story())
+        check(j.wait(10) == [3, 3], j.story())
         check(time.monotonic() - begun < 4, "took too long")
         for r in (0, 1):
             check(re.search(r"failed -7 .*2.*3", j.text(r)) and "RING_TIMEOUT" in j.text(r), j.story())
@@ -71,7 +69,7 @@ def stopped(**how):
         pid = j.pid(2)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(2.5)
-        check(all(p.poll() is None for p in j.processes), "a rank ended while another was stopped", j.story())
+        check(all(p.poll() is None for p in j.processes.values()), "a rank ended while another was stopped", j.story())
         os.kill(pid, signal.SIGCONT)
         check(j.wait(60) == [0] * 4, j.story())
         said = "".join(j.text(r, "err") for r in (0, 1, 3))
@@ -174,7 +172,7 @@ def case_create_and_destroy_many_times():
         outs, _ = jobs.finishes(2, "churn", "rounds=150", env=jobs.WAYS[way], seconds=100)
         for text in outs:
             m = re.search(r"grown (-?\d+) descriptors, (-?\d+) KiB", text)
-            check(m and int(m.group(1)) == 0 and int(m.group(2)) < 1024, way, text)
+            check(m and int(m.group(1)) <= 0 and int(m.group(2)) < 1024, way, text)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,19 @@ class Job:
     """`size` ranks; rank r runs on host place[r] of a harness.Net, or here when there is none.  Output goes to files, so
     that a rank never blocks on a pipe that nobody reads."""
 
-    def __init__(self, path, size, mode, *settings, env=None, net=None, place=None, per_rank=None):
-        self.path, self.size = path, size
-        self.processes = []
+    def __init__(self, path, size, mode, *settings, present=None, env=None, net=None, place=None, per_rank=None):
+        """present: the ranks that come at all."""
+        self.path, self.ranks = path, list(range(size) if present is None else present)
+        self.processes = {}
         program = harness.tool("tests/support/worker")
-        for rank in range(size):
+        for rank in self.ranks:
             where = net.inside(place[rank]) if net else []
             more = {**(env or {}), **((per_rank or {}).get(rank, {}))}
             with open(self.file(rank, "out"), "w") as out, open(self.file(rank, "err"), "w") as err:
                 argv = [*where, program, mode, "--uid", f"{path}/ticket", "--rank", str(rank), "--size", str(size),
                         *settings]
-                self.processes.append(harness.start(argv, harness.clean_env(**more), stdin=subprocess.DEVNULL,
-                                                    stdout=out, stderr=err))
+                self.processes[rank] = harness.start(argv, harness.clean_env(**more), stdin=subprocess.DEVNULL,
+                                                     stdout=out, stderr=err)
 
     def file(self, rank, kind):
         return f"{self.path}/{kind}.{rank}"
@@ -34,7 +35,7 @@ class Job:
 
     def await_text(self, word, ranks=None, seconds=30):
         end = time.monotonic() + seconds
-        for rank in range(self.size) if ranks is None else ranks:
+        for rank in self.ranks if ranks is None else ranks:
             while word not in self.text(rank):
                 harness.check(time.monotonic() < end, f"rank {rank} never said '{word}'", self.story())
                 harness.check(self.processes[rank].poll() is None or word in self.text(rank),
@@ -47,7 +48,7 @@ class Job:
     def wait(self, seconds=60, ranks=None):
         """Exit codes; still running is a failure."""
         end = time.monotonic() + seconds
-        ranks = range(self.size) if ranks is None else ranks
+        ranks = self.ranks if ranks is None else ranks
         for rank in ranks:
             try:
                 self.processes[rank].wait(max(0.01, end - time.monotonic()))
@@ -57,10 +58,10 @@ class Job:
 
     def story(self):
         return "\n".join(f"--- rank {r} (exit {self.processes[r].poll()})\n{self.text(r)[-1500:]}"
-                         f"{self.text(r, 'err')[-1500:]}" for r in range(self.size))
+                         f"{self.text(r, 'err')[-1500:]}" for r in self.ranks)
 
     def close(self):
-        for process in self.processes:
+        for process in self.processes.values():
             harness.stop(process)
 
 

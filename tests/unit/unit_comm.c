@@ -416,7 +416,9 @@ static void disagreeing(struct rank *r)
 {
     float x[256] = {0};
     const size_t count = r->rank == 1 ? 200 : 100;
-    WORKS(ring_all_reduce(r->comm, x, x, 256, RING_FLOAT, RING_SUM));
+    /* Who is late in the first may hear there already how the second ended. */
+    const ring_status_t first = ring_all_reduce(r->comm, x, x, 256, RING_FLOAT, RING_SUM);
+    cr_assert(first == RING_OK || first == RING_ERR_MISMATCH, "%s", ring_last_error());
     REFUSED(ring_all_reduce(r->comm, x, x, count, RING_FLOAT, RING_SUM), RING_ERR_MISMATCH, "rank 1 (");
     cr_assert(strstr(ring_last_error(), "200 float (sum)") && strstr(ring_last_error(), "100 float (sum)"), "%s",
               ring_last_error());
