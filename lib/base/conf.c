@@ -181,18 +181,17 @@ static void look_for_unknown(void)
 ring_status_t ri_conf_load(struct ri_conf *conf)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    ring_status_t status = RING_OK;
     ri_conf_defaults(conf);
     if (getauxval(AT_SECURE))
         return RING_OK;
-    for (size_t i = 0; i < ri_conf_row_count; i++) {
+    for (size_t i = 0; i < ri_conf_row_count && !status; i++) {
         const char *text = getenv(ri_conf_rows[i].variable);
-        const ring_status_t status = text ? ri_conf_set(conf, &ri_conf_rows[i], text) : RING_OK;
-        if (status)
-            return status;
+        status = text ? ri_conf_set(conf, &ri_conf_rows[i], text) : RING_OK;
     }
     ri_log_set_level((enum ri_log_level)conf->log);
-    pthread_once(&once, look_for_unknown);
-    return RING_OK;
+    pthread_once(&once, look_for_unknown); /* also when a value is wrong: both may be slips of the same hand */
+    return status;
 }
 
 void ri_conf_print(const struct ri_conf *conf, const struct ri_conf_row *row, char *text, size_t cap)

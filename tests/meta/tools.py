@@ -150,6 +150,29 @@ def case_info_reports_wrong_settings():
     check("WRONG" in result.out and "64Q" in result.out and "RING_TIMEOUT" in result.out, result)
 
 
+def case_info_reports_what_names_nothing():
+    """The library refuses these when a communicator is made; the names are in no range."""
+    for name, value in (("RING_TRANSPORT", "tpc"), ("RING_TRANSPORT", "shm,"), ("RING_ALGO", "rnig")):
+        result = info(code=1, **{name: value})
+        check(re.search(rf"WRONG: {name}=\"{value}\"", result.out) and "1 setting is wrong" in result.err, result)
+    result = info(code=1, RING_ALGO="rnig", RING_TRANSPORT="tpc", RING_SEGMENT="64K")
+    check(result.out.count("WRONG") == 2 and re.search(r"RING_SEGMENT +64K", result.out), result)
+    check("WRONG" not in info(RING_TRANSPORT="shm,tcp", RING_ALGO="ring").out)
+
+
+def case_info_warns_of_unknown_settings():
+    for more, code in (({}, 0), ({"RING_ALGO": "rnig"}, 1), ({"RING_CMA": "2"}, 1)):
+        result = info(code=code, RING_SEGMNET="64K", **more)
+        check("RING_SEGMNET" in result.err and "RING_SEGMENT" in result.err, more, result)
+
+
+def case_info_says_that_output_failed():
+    for options in ([], ["--version"], ["schedule", "all_reduce", "--algo", "ring", "--size", "2"]):
+        result = harness.run(["sh", "-c", 'exec "$@" >/dev/full', "sh", tool("tools/ring_info/ring_info"), *options],
+                             env=clean_env())
+        check(result.code == 1 and "cannot write to standard output" in result.err, options, result)
+
+
 def case_info_prints_schedules():
     names = re.search(r"\nAlgorithms.*?\n(.*?)\n\n", info().out, re.S)[1].splitlines()
     check(names[0].split()[0] == "node", names)  # direct loads and stores: nothing to print a schedule of
@@ -157,10 +180,13 @@ def case_info_prints_schedules():
         one = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
         both = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--count", "1000").out
         check(one and one in both and both.count("rank") > one.count("rank"), name, one, both)
+        check("ranges are in bytes" in one, one)
 
 
 def case_info_explains_errors():
-    for options, said in ((["schedule"], "collective"), (["schedule", "all_reduce"], "--size"), (["nonsense"], "nonsense"),
+    for options, said in ((["schedule"], "the collective is missing"), (["schedule", "all_reduce"], "--size is missing"),
+                          (["schedule", "all_reduce", "--size", "2"], "--algo is missing: it takes one of ring"),
+                          (["schedule", "all_reduce", "--size"], "the value of --size is missing"), (["nonsense"], "nonsense"),
                           (["schedule", "all_reduce", "--size", "2", "--algo", "none"], "ring"),
                           (["schedule", "all_reduce", "--size", "2", "--algo", "ring", "--rank", "2"], "--rank"),
                           (["schedule", "all_reduce", "--size", "x"], "--size")):

@@ -13,6 +13,7 @@
 #include "lib/base/error.h"
 #include "lib/boot/host.h"
 #include "lib/coll/coll.h"
+#include "lib/comm/comm.h"
 #include "lib/reduce/reduce.h"
 #include "transports/transport.h"
 
@@ -77,8 +78,16 @@ static void print_range(const struct ri_conf_row *row)
         printf("%s to %s", row->lowest, row->highest);
 }
 
+/* Whether the library refuses this value, looked at alone; the error is then in ri_error_get(). */
+static bool refused(const struct ri_conf_row *row, const char *text)
+{
+    struct ri_conf alone;
+    ri_conf_defaults(&alone);
+    return ri_conf_set(&alone, row, text) || ri_wires_check(&alone);
+}
+
 /* Returns the number of settings whose value is wrong. */
-static int print_settings(struct ri_conf *conf)
+static int print_settings(const struct ri_conf *conf)
 {
     int wrong = 0;
     printf("\nSettings (environment variables)\n");
@@ -86,7 +95,7 @@ static int print_settings(struct ri_conf *conf)
         const struct ri_conf_row *row = &ri_conf_rows[i];
         const char *text = getenv(row->variable);
         char value[RI_CONF_TEXT_MAX];
-        const bool bad = text && ri_conf_set(conf, row, text);
+        const bool bad = text && refused(row, text);
         ri_conf_print(conf, row, value, sizeof value);
         printf("  %-22s %-10s %s; default %s; ", row->variable, value, text ? "from the environment" : "default",
                row->fallback);
@@ -99,19 +108,28 @@ static int print_settings(struct ri_conf *conf)
     return wrong;
 }
 
+/* The settings as ri_conf_load() gives them, but a wrong one leaves the others as they are. */
+static void load(struct ri_conf *conf)
+{
+    if (!ri_conf_load(conf)) /* also warns of variables that are no settings */
+        return;
+    for (size_t i = 0; i < ri_conf_row_count; i++) {
+        const char *text = getenv(ri_conf_rows[i].variable);
+        if (text)
+            (void)ri_conf_set(conf, &ri_conf_rows[i], text); /* leaves the default when it refuses */
+    }
+}
+
 static int list(void)
 {
-    struct ri_conf conf, shown;
-    ri_conf_defaults(&shown);
-    const ring_status_t status = ri_conf_load(&conf); /* also warns of variables that are no settings */
-    if (status)
-        ri_conf_defaults(&conf);
+    struct ri_conf conf;
+    load(&conf);
     print_build();
     print_host(&conf);
     print_transports(&conf);
     print_algorithms();
     print_kernels();
-    const int wrong = print_settings(&shown);
+    const int wrong = print_settings(&conf);
     fflush(stdout);
     if (wrong)
         fprintf(stderr, "ring_info: %d setting%s wrong in the environment\n", wrong, wrong == 1 ? " is" : "s are");
@@ -124,7 +142,7 @@ static const char usage[] =
     "                 [--segment BYTES]                   the program an algorithm makes for one rank, or for all\n"
     "       ring_info --help | --version\n";
 
-int main(int argc, char **argv)
+static int act(int argc, char **argv)
 {
     if (argc == 1)
         return list();
@@ -136,4 +154,13 @@ int main(int argc, char **argv)
         return printf("ring_info %s\n", ring_version()) < 0;
     fprintf(stderr, "ring_info: \"%s\" is not understood\n%s", argv[1], usage);
     return 2;
+}
+
+int main(int argc, char **argv)
+{
+    const int code = act(argc, argv);
+    if (!fflush(stdout) && !ferror(stdout))
+        return code;
+    fprintf(stderr, "ring_info: cannot write to standard output\n");
+    return 1;
 }

@@ -26,6 +26,12 @@ static int refuse(const char *what, const char *value, const char *accepted)
     return 2;
 }
 
+static int missing(const char *what, const char *accepted)
+{
+    fprintf(stderr, "ring_info schedule: %s is missing: it takes %s\n", what, accepted);
+    return 2;
+}
+
 static bool number(const char *text, uint64_t *value_out)
 {
     static const char letters[] = "KMGT";
@@ -52,17 +58,20 @@ static int read_number(const char *name, const char *text, uint64_t low, uint64_
     return refuse(name, text, accepted);
 }
 
+/* text NULL: the option is not there. */
 static int read_algorithm(struct request *q, const char *text)
 {
     char names[256] = "";
     size_t n = 0;
-    q->algorithm = ri_algorithm_named(q->coll, text);
+    q->algorithm = text ? ri_algorithm_named(q->coll, text) : NULL;
     if (q->algorithm)
         return 0;
     for (const struct ri_algorithm *const *a = ri_algorithms; *a && n < sizeof names; a++)
         if ((*a)->coll == q->coll)
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "one of ", (*a)->name);
-    return refuse("--algo", text, names[0] ? names : "nothing: this collective has no algorithm");
+    if (!names[0])
+        snprintf(names, sizeof names, "nothing: this collective has no algorithm");
+    return text ? refuse("--algo", text, names) : missing("--algo", names);
 }
 
 static int read_dtype(struct request *q, const char *text)
@@ -109,22 +118,27 @@ static int read_request(struct request *q, int argc, char **argv)
     *q = (struct request){.args = {.count = 1000, .esize = 4, .seg = 256 << 10}, .all_ranks = true};
     while (argc && ring_coll_str((ring_coll_t)coll) && strcmp(ring_coll_str((ring_coll_t)coll), argv[0]))
         coll++;
-    if (!argc || !ring_coll_str((ring_coll_t)coll))
-        return refuse("collective", argc ? argv[0] : "", "a name like all_reduce");
+    if (!argc)
+        return missing("the collective", "a name like all_reduce");
+    if (!ring_coll_str((ring_coll_t)coll))
+        return refuse("collective", argv[0], "a name like all_reduce");
     q->coll = (ring_coll_t)coll;
-    for (int i = 1; i < argc && !code; i += 2)
-        code = i + 1 < argc ? read_option(q, argv[i], argv[i + 1]) : refuse(argv[i], "", "a value");
+    for (int i = 1; i < argc && !code; i += 2) {
+        char value[80];
+        snprintf(value, sizeof value, "the value of %.60s", argv[i]);
+        code = i + 1 < argc ? read_option(q, argv[i], argv[i + 1]) : missing(value, "a name or a number");
+    }
     if (code)
         return code;
     if (!q->args.size)
-        return refuse("--size", "", "the number of ranks");
+        return missing("--size", "the number of ranks");
     if (q->args.rank >= q->args.size) {
         fprintf(stderr, "ring_info schedule: --rank %u is not a rank of --size %u\n", (unsigned)q->args.rank,
                 (unsigned)q->args.size);
         return 2;
     }
     if (!q->algorithm)
-        return read_algorithm(q, "");
+        return read_algorithm(q, NULL);
     return 0;
 }
 
@@ -135,8 +149,9 @@ static int print_rank(const struct request *q, uint32_t rank)
     char why[256];
     args.rank = rank;
     args.seg = ri_segment_for(args.count * args.esize, args.size, args.esize, q->args.seg);
-    printf("# %s %s, rank %u of %u, %zu elements of %u bytes, segments of %zu bytes\n", ring_coll_str(q->coll),
-           q->algorithm->name, (unsigned)rank, (unsigned)args.size, args.count, (unsigned)args.esize, args.seg);
+    printf("# %s %s, rank %u of %u, %zu elements of %u bytes, segments of %zu bytes; ranges are in bytes\n",
+           ring_coll_str(q->coll), q->algorithm->name, (unsigned)rank, (unsigned)args.size, args.count,
+           (unsigned)args.esize, args.seg);
     const ring_status_t status = q->algorithm->build(&sched, &args);
     if (status) {
         fprintf(stderr, "ring_info schedule: %s: %s\n", ring_status_str(status), ri_error_get());
