@@ -118,6 +118,19 @@ static bool root_exists(const struct perf_options *opt, ring_comm_t *comm)
     return exists;
 }
 
+/* Rank 0 tries the file of -J and tells the others, so that no long run ends in nothing. */
+static bool output_possible(const struct perf_options *opt, ring_comm_t *comm)
+{
+    int32_t bad = 0, any_bad = 0;
+    if (!opt->json)
+        return true;
+    bad = !ring_comm_rank(comm) && !perf_report_possible(opt->json);
+    const ring_status_t status = ring_all_reduce(comm, &bad, &any_bad, 1, RING_INT32, RING_MAX);
+    if (status)
+        fprintf(stderr, "ring_perf: %s: %s\n", ring_status_str(status), ring_last_error());
+    return !status && !any_bad;
+}
+
 /* The exit code. */
 static int sweep(const struct perf_options *opt, ring_comm_t *comm)
 {
@@ -157,7 +170,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "ring_perf: cannot join the other ranks: %s: %s\n", ring_status_str(status), ring_last_error());
         return 1;
     }
-    int code = root_exists(&opt, comm) ? sweep(&opt, comm) : 2;
+    int code = root_exists(&opt, comm) && output_possible(&opt, comm) ? sweep(&opt, comm) : 2;
     status = ring_comm_destroy(comm);
     if (status && !code) {
         fprintf(stderr, "ring_perf: leaving: %s: %s\n", ring_status_str(status), ring_last_error());

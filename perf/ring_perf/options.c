@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT };
+enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT, ONE };
 
 struct row {
     char letter; /* 0: long form only */
@@ -39,6 +39,8 @@ static const struct row rows[] = {
     {'C', "cold", "0|1", "0", COUNT, 0, 1, AT(cold), "1: go round many buffers, so that they are not in cache"},
     {'T', "timeout", "SECONDS", "0", COUNT, 0, 1000000, AT(timeout), "abort on all ranks after this long (0: never)"},
     {'J', "output_file", "FILE", NULL, TEXT, 0, 0, AT(json), "write results as JSON; an existing file is replaced"},
+    {'g', "ngpus", "1", "1", ONE, 1, 1, AT(gpus), "accepted for nccl-tests' sake: a rank has one buffer"},
+    {'t', "nthreads", "1", "1", ONE, 1, 1, AT(threads), "accepted for nccl-tests' sake: a rank is a process"},
     {0, "inject-error", "INDEX|guard|send", NULL, INJECT, 0, UINT64_MAX, AT(inject), NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows, LONG_BASE = 256 };
@@ -86,6 +88,8 @@ static int read_number(const struct row *row, const char *text, void *field)
         memcpy(field, &value, sizeof value);
         return 0;
     }
+    if (row->kind == ONE)
+        return refuse(row, text, "only 1: ranks are processes; start more of them with ringrun -n RANKS");
     snprintf(accepted, sizeof accepted, "a whole number%s from %llu to %llu",
              row->kind == BYTES ? " of bytes, with K, M or G," : "", (unsigned long long)row->lowest,
              (unsigned long long)row->highest);
@@ -169,6 +173,7 @@ static int read_row(const struct row *row, const char *text, struct perf_options
     switch (row->kind) {
     case BYTES:
     case COUNT:
+    case ONE:
         return read_number(row, text, field);
     case DTYPES:
     case REDOPS:

@@ -23,6 +23,7 @@ struct perf_options {
     ring_coll_t coll;
     uint64_t min_bytes, max_bytes, step_bytes, step_factor; /* step_factor 0: add step_bytes */
     uint64_t iters, warmup, checks, timeout, average, cold;
+    uint64_t gpus, threads;  /* 1 and 1: a rank is a process with one buffer; so that nccl-tests' command lines work */
     uint64_t dtypes, redops; /* bit i: the dtype or redop of number i */
     int64_t root;            /* PERF_ROOT_ALL; of no meaning to all_reduce */
     const char *json;        /* NULL: none */
@@ -94,6 +95,9 @@ ring_status_t perf_measure(struct perf_run *run, const struct perf_case *what, s
 /* ---- report.c ---- */
 
 struct perf_report;
+
+/* Whether the file of -J can be written, asked without changing what is in it; prints why not. */
+bool perf_report_possible(const char *path);
 
 /* Only on the rank that prints; all other ranks have NULL, which every function accepts. */
 struct perf_report *perf_report_open(const struct perf_options *opt, ring_comm_t *comm);

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct perf_report {
@@ -213,6 +214,21 @@ void perf_report_row(struct perf_report *r, const struct perf_result *x)
 
 /* ---- begin and end ---- */
 
+/* For appending, so that what a run before has left is there until this one has something better.  A pipe is not tried:
+ * its reader would see the end. */
+bool perf_report_possible(const char *path)
+{
+    struct stat st;
+    if (!stat(path, &st) && S_ISFIFO(st.st_mode))
+        return true;
+    FILE *file = fopen(path, "a");
+    if (!file)
+        fprintf(stderr, "ring_perf: -J/--output_file \"%s\" cannot be written: %s\n", path, strerror(errno));
+    else
+        fclose(file);
+    return file != NULL;
+}
+
 struct perf_report *perf_report_open(const struct perf_options *opt, ring_comm_t *comm)
 {
     struct perf_report *r = calloc(1, sizeof *r);
@@ -266,14 +282,21 @@ int64_t perf_report_close(struct perf_report *r, const char *error)
     int64_t result = r->wrong > INT64_MAX ? INT64_MAX : (int64_t)r->wrong;
     clear_progress(r);
     if (!error) {
-        printf("# Out of bounds values : %" PRIu64 " %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
+        if (r->opt->checks)
+            printf("# Out of bounds values : %" PRIu64 " %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
+        else
+            printf("# Out of bounds values : N/A, no result was checked (-c 0)\n");
         printf("# Avg bus bandwidth    : %g\n#\n", average);
         printf("# Collective test concluded: %s_perf\n", ring_coll_str(r->opt->coll));
         fflush(stdout);
     }
     if (r->stream) {
-        fprintf(r->stream, "],\n\"out_of_bounds\":%" PRIu64 ",\"average_bus_bandwidth\":%.6g,\"error\":", r->wrong,
-                average);
+        fputs("],\n\"out_of_bounds\":", r->stream);
+        if (r->opt->checks)
+            fprintf(r->stream, "%" PRIu64, r->wrong);
+        else
+            fputs("null", r->stream);
+        fprintf(r->stream, ",\"average_bus_bandwidth\":%.6g,\"error\":", average);
         if (error)
             json_text(r->stream, error);
         else

@@ -3,8 +3,9 @@
 """ring_perf and ring_info as programs: output that parsers know, errors that people understand."""
 import json
 import os
-import stat
 import re
+import stat
+import subprocess
 
 import harness
 from harness import check, clean_env, tool
@@ -70,7 +71,36 @@ def case_json_into_what_is_no_plain_file():
 
 
 def case_unchecked_is_said():
-    check(perf("all_reduce", "-b", "8", "-e", "8", "-c", "0").out.count("N/A") == 2)
+    with harness.folder() as folder:
+        out = perf("all_reduce", "-b", "8", "-e", "8", "-c", "0", "-J", f"{folder}/out.json").out
+        data = json.load(open(f"{folder}/out.json", encoding="utf8"))
+    check(sum(line.count("N/A") for line in out.splitlines() if not line.startswith("#")) == 2, out)
+    check("# Out of bounds values : N/A, no result was checked" in out and "OK" not in out, out)
+    check(data["out_of_bounds"] is None, data)
+
+
+def case_command_lines_of_nccl_tests():
+    perf("all_reduce", "-b", "8", "-e", "8", "-g", "1", "-t", "1")
+    perf("all_reduce", "-b", "8", "-e", "8", "--ngpus", "1", "--nthreads", "1")
+    for option in ("-g", "-t", "--ngpus", "--nthreads"):
+        result = perf("all_reduce", option, "8", code=2)
+        check("\"8\" is not accepted" in result.err and "ringrun -n" in result.err, result)
+
+
+def case_json_is_refused_before_the_run():
+    for ranks in (1, 3):
+        result = job(ranks, "-b", "8", "-e", "8", "-J", "/no/such/folder/out.json")
+        check(result.code == 2 and "# Collective" not in result.out, result)
+        check(result.err.count("/no/such/folder/out.json\" cannot be written") == 1, result)
+    with harness.folder() as folder:
+        with open(f"{folder}/out.json", "w", encoding="utf8") as file:
+            file.write("what a run before has left")
+        job(2, "-b", "8", "-e", "8", "-r", "5", "-J", f"{folder}/out.json")
+        check(os.path.getsize(f"{folder}/out.json") > 20, "lost for a run that did not begin")
+        os.mkfifo(f"{folder}/pipe")
+        reader = harness.start(["cat", f"{folder}/pipe"], stdout=subprocess.PIPE)
+        perf("all_reduce", "-b", "8", "-e", "8", "-J", f"{folder}/pipe")
+        check("results" in json.loads(reader.communicate(timeout=20)[0]), "through a pipe")
 
 
 def case_checker_finds_errors():
@@ -134,7 +164,7 @@ def case_timeout_ends_all_ranks():
 
 def case_help_names_every_option():
     text = perf("--help").out
-    check(all(f"-{o}, " in text for o in "befiwncodrJCTa"), text)
+    check(all(f"-{o}, " in text for o in "befiwncodrJCTagt"), text)
 
 
 def case_info_lists_settings():
