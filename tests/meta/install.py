@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user does: install, find with pkg-config, compile, link, run; or take the project as a Meson subproject."""
 import glob
+import json
 import os
 import re
 import subprocess
@@ -89,9 +90,14 @@ def case_subproject():
         with open(f"{folder}/user.c", "w", encoding="utf8") as file:
             file.write(PROGRAM)
         env = clean_env(RING_BOOT="single", PKG_CONFIG_PATH="")
-        must(["meson", "setup", "-Dlibring:tools=false", "--force-fallback-for=ring", f"{folder}/b", folder], env=env)
+        must(["meson", "setup", "--force-fallback-for=ring", f"{folder}/b", folder], env=env)
         must(["ninja", "-C", f"{folder}/b"], env=env, timeout=240)
         check(must([f"{folder}/b/user"], env=env) == f"{version()} 1 2 3\n", "wrong result")
+        targets = json.loads(must(["meson", "introspect", "--targets", f"{folder}/b"], env=env))
+        names = {t["name"] for t in targets if t["type"] == "executable"}
+        check(names == {"user"}, "a subproject builds programs that nobody asked for:", names)
+        plan = json.loads(must(["meson", "introspect", "--installed", f"{folder}/b"], env=env))
+        check(not [path for path in plan.values() if "/bin/" in path], "a subproject installs programs:", plan)
 
 
 harness.main(globals())

@@ -26,6 +26,7 @@ BUILDS = [
           ("fuzz",)),
     Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
 ]
+STRICT = "-Dwerror=true"  # not for users: their compiler may know warnings that ours does not
 PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
 ENVIRONMENT = {
     "LSAN_OPTIONS": f"suppressions={os.path.dirname(os.path.realpath(__file__))}/lsan.supp:print_suppressions=0",
@@ -105,12 +106,20 @@ def logged(argv, env):
     return code == 0
 
 
+def is_strict(folder):
+    """A folder that tools/try or a person has configured stays as it is otherwise."""
+    with open(f"{folder}/meson-info/intro-buildoptions.json", encoding="utf8") as file:
+        return any(o["name"] == "werror" and o["value"] is True for o in json.load(file))
+
+
 def make(build, repo, folder):
     env = {**os.environ, **build.env}
     if not os.path.exists(f"{folder}/build.ninja"):
-        if not logged(["meson", "setup", *(["--wipe"] if os.path.isdir(f"{folder}/meson-private") else []), *build.options,
-                       folder, repo], env):
+        if not logged(["meson", "setup", *(["--wipe"] if os.path.isdir(f"{folder}/meson-private") else []), STRICT,
+                       *build.options, folder, repo], env):
             return False
+    elif not is_strict(folder) and not logged(["meson", "configure", folder, STRICT], env):
+        return False
     return logged(["ninja", "-C", folder], env)
 
 
