@@ -51,15 +51,16 @@ def ringrun(n):
 
 
 def missing_rank_is_named(launcher):
-    late = "rank 2 of 4: deadline passed: all ranks have arrived, but not together within 1s (RING_TIMEOUT)"
     for communicators, fences in ("1", "1"), ("2", "2"):
         r = run([*launcher, tool(JOB), communicators, fences, "absent", "2"], timeout=60,
                 env=clean_env(RING_TIMEOUT="1s"))
         said = lines(r)
         check(r.code != 0, r)
         check(any(": deadline passed: rank 2 did not arrive within 1s (RING_TIMEOUT)" in line for line in said), r)
-        for line in said:  # the first to give up may end the wait of the others
-            check(line == late or
+        # The first to give up may end the wait of the others.  The late one finds a job that has fallen apart, and how
+        # its launcher puts that is the launcher's business; but it is no success.
+        for line in said:
+            check(re.fullmatch(r"rank 2 of 4: (deadline passed|a rank died|.* failed).*", line) or
                   re.fullmatch(r"rank [013] of 4: (deadline passed: rank 2 did not arrive within 1s \(RING_TIMEOUT\)|"
                                r"a rank died .*; rank 2 had not arrived)", line), r)
 
