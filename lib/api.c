@@ -239,11 +239,21 @@ ring_status_t ring_all_reduce_start(ring_comm_t *c, const void *src, void *dst, 
 
 /* ---- operations ------------------------------------------------------------------------------------------------ */
 
+/* Its communicator was destroyed, which completed it. */
+static ring_status_t outlived(const ring_op_t *op)
+{
+    return op->status ? ri_fail(op->status, "the operation failed before its communicator was destroyed") : RING_OK;
+}
+
 ring_status_t ring_op_test(ring_op_t *op, int *done_out)
 {
     if (!op || !done_out)
         return ri_fail(RING_ERR_INVALID, "%s is NULL", op ? "done_out" : "the operation");
     ring_comm_t *c = op->comm;
+    if (!c) {
+        *done_out = 1;
+        return outlived(op);
+    }
     ring_status_t status = enter(c);
     if (status)
         return status;
@@ -257,6 +267,8 @@ ring_status_t ring_op_wait(ring_op_t *op)
     if (!op)
         return ri_fail(RING_ERR_INVALID, "the operation is NULL");
     ring_comm_t *c = op->comm;
+    if (!c)
+        return outlived(op);
     ring_status_t status = enter(c);
     if (status)
         return status;

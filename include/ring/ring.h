@@ -135,12 +135,14 @@ RING_API RING_CHECK ring_status_t ring_comm_create_uid(const ring_uid_t *uid, ui
                                                        ring_comm_t **comm_out);
 
 /* Leave the communicator and free it.  Collective: waits until all ranks have come here (at most RING_TIMEOUT), so that
- * nobody loses data still under way; after an error it does not wait.  Operations still in flight are completed first.
- * The communicator is gone whatever is returned; NULL is fine. */
+ * nobody loses data still under way; after an error it does not wait.  Operations still in flight are completed first;
+ * their handles stay the caller's, and may still be waited for, tested and freed.  MISMATCH when another rank calls a
+ * collective instead.  The communicator is gone whatever is returned; NULL is fine. */
 RING_API ring_status_t ring_comm_destroy(ring_comm_t *comm);
 
 /* End every operation on every rank with RING_ERR_ABORTED and `reason` (may be NULL; cut at 200 bytes).  Not
- * collective, does not wait, and may be called from any thread while another is inside a call on comm. */
+ * collective, does not wait, and may be called from any thread while another is inside a call on comm, except
+ * ring_comm_destroy(): when that returns, comm is gone. */
 RING_API void ring_comm_abort(ring_comm_t *comm, const char *reason);
 
 /* Facts that do not change.  node: index of the host, 0 .. node_count-1, in order of the lowest rank there; local rank

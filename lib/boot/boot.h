@@ -33,6 +33,11 @@ struct ri_boot_ops {
     /* After a fence. *len_out <= RI_BOOT_BLOB_MAX. */
     ring_status_t (*get)(struct ri_boot *b, uint32_t rank, const char *key, void *blob, size_t *len_out);
     void (*close)(struct ri_boot *b);
+    /* After the last fence, while the ranks make their connections: a descriptor that becomes readable when the meeting
+     * place has something to say, and what it says (RING_OK: nothing that matters; errors: a rank was lost).  Never
+     * waits, and may run on another thread than the rest.  Both NULL: this bootstrap cannot tell. */
+    int (*alert_fd)(const struct ri_boot *b);
+    ring_status_t (*alert)(struct ri_boot *b);
 };
 
 /* By RING_BOOT and the environment: PMIx when there is a server, a job of one when nothing hints at a launcher, else

@@ -18,7 +18,7 @@
 #include "lib/boot/port.h"
 
 #define ATTEMPT (3 * RI_SECOND)
-#define REFUSED_LONG RI_SECOND
+#define REFUSED_LONG (300 * RI_MILLISECOND)
 enum { FIRST_PAUSE_MS = 1, LAST_PAUSE_MS = 100, WHY = 96 };
 
 struct knock {
@@ -190,19 +190,31 @@ static ring_status_t attempt_all(struct knock *k, bool via_unix, int *fd_out)
 
 /* ---- until the deadline ---- */
 
-/* A ticket is served from the moment it exists: where nobody listens, its maker has ended. */
-static bool hopeless(const struct knock *k, uint64_t begin)
+/* An address is published by who listens there, and listens until all who may call have called: where nobody does, its
+ * process has ended. */
+static bool hopeless(const struct knock *k, uint64_t begin) { return k->refused && ri_now() - begin > REFUSED_LONG; }
+
+static void name_peer(const struct knock *k, char who[32])
 {
-    return k->h->purpose == RI_FOR_RENDEZVOUS && k->refused && ri_now() - begin > REFUSED_LONG;
+    if (k->h->purpose == RI_FOR_RENDEZVOUS)
+        snprintf(who, 32, "the maker of the ticket");
+    else
+        snprintf(who, 32, "rank %u", k->h->to);
 }
 
 static ring_status_t give_up(const struct knock *k, uint64_t begin)
 {
-    char who[32] = "the maker of the ticket";
-    if (k->h->purpose != RI_FOR_RENDEZVOUS)
-        snprintf(who, sizeof who, "rank %u", k->h->to);
+    char who[32];
+    name_peer(k, who);
     return ri_fail(RING_ERR_TIMEOUT, "%s at %s could not be reached in %.1f s: %s", who, k->where,
                    (double)(ri_now() - begin) / 1e9, k->why);
+}
+
+static ring_status_t lost(const struct knock *k)
+{
+    char who[32];
+    name_peer(k, who);
+    return ri_fail(RING_ERR_PEER_LOST, "%s is gone: nobody listens at %s", who, k->where);
 }
 
 ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *peer, bool via_unix, struct ri_hello *h,
@@ -222,7 +234,7 @@ ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *pe
         return ri_fail(RING_ERR_INTERNAL, "rank %u has published no %s", h->to, via_unix ? "local socket" : "address");
     for (int pause = FIRST_PAUSE_MS; (status = attempt_all(&k, via_unix, fd_out)) == AGAIN;) {
         if (hopeless(&k, begin))
-            return ri_fail(RING_ERR_PEER_LOST, "the maker of the ticket is gone: nobody listens at %s", k.where);
+            return lost(&k);
         if ((status = pause_for(&k, pause)))
             break;
         pause = pause * 2 < LAST_PAUSE_MS ? pause * 2 : LAST_PAUSE_MS;

@@ -20,7 +20,8 @@
 #include "lib/boot/port.h"
 #include "lib/boot/rendezvous.h"
 
-#define ANSWER_TIME (2 * RI_SECOND) /* for the maker to say who is missing */
+#define ANSWER_TIME (2 * RI_SECOND)      /* for the maker to say who is missing */
+#define ALERT_TIME (20 * RI_MILLISECOND) /* for the rest of a frame that has begun to come */
 
 /* What one round brought. */
 struct round {
@@ -216,6 +217,8 @@ static ring_status_t fence(struct ri_boot *b, uint64_t deadline)
     u->pending_len = 0;
     if (!status)
         status = recv_frame(u, deadline, &a);
+    else if (status == RING_ERR_PEER_LOST && !recv_frame(u, ri_deadline(ALERT_TIME), &a))
+        status = RING_OK; /* the maker's last words */
     if (status == RING_ERR_TIMEOUT)
         status = ask_who(u, &a);
     if (!status)
@@ -231,6 +234,21 @@ static ring_status_t get(struct ri_boot *b, uint32_t rank, const char *key, void
         if (ri_blobs_find(r->of[rank], key, blob, len_out))
             return RING_OK;
     return ri_fail(RING_ERR_INTERNAL, "rank %u has not put \"%s\"", rank, key);
+}
+
+static int alert_fd(const struct ri_boot *b) { return ((const struct uid *)b)->fd; }
+
+/* That the maker is gone does not matter any more: all have met. */
+static ring_status_t alert(struct ri_boot *b)
+{
+    struct uid *u = (struct uid *)b;
+    struct answer a = {0};
+    char byte;
+    if (recv(u->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 || recv_frame(u, ri_deadline(ALERT_TIME), &a))
+        return RING_OK;
+    const ring_status_t status = a.type == RI_FRAME_FAIL ? told(u, &a) : RING_OK;
+    ri_free(a.body);
+    return status;
 }
 
 static void release(struct uid *u)
@@ -312,7 +330,8 @@ static void print_timeout(const struct ri_conf *conf, char *text, size_t cap)
 ring_status_t ri_boot_open_uid(const struct ri_conf *conf, const ring_uid_t *uid, uint32_t rank, uint32_t size,
                                uint64_t deadline, struct ri_boot **boot_out)
 {
-    static const struct ri_boot_ops ops = {.name = "uid", .put = put, .fence = fence, .get = get, .close = shut};
+    static const struct ri_boot_ops ops = {
+        .name = "uid", .put = put, .fence = fence, .get = get, .close = shut, .alert_fd = alert_fd, .alert = alert};
     struct ri_ticket ticket;
     struct ri_ticket_keys keys;
     ring_status_t status = check(uid, rank, size);

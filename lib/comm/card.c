@@ -26,6 +26,7 @@ size_t ri_card_encode(const struct ri_peer *me, const struct ri_conf *conf, uint
     ri_pack_text(&p, ring_version());
     ri_pack_number(&p, (uint32_t)me->pid, 4);
     ri_pack_number(&p, me->pid_space, 8);
+    ri_pack_number(&p, me->process, 8);
     ri_pack_number(&p, me->transports, 4);
     ri_pack(&p, me->key, sizeof me->key);
     ri_pack(&p, me->host.id, sizeof me->host.id);
@@ -65,6 +66,7 @@ ring_status_t ri_card_decode(const uint8_t *card, size_t len, uint32_t rank, con
                        version, me->name, ring_version());
     p.pid = (int32_t)ri_unpack_number(&u, 4);
     p.pid_space = ri_unpack_number(&u, 8);
+    p.process = ri_unpack_number(&u, 8);
     p.transports = (uint32_t)ri_unpack_number(&u, 4);
     ri_unpack(&u, p.key, sizeof p.key);
     ri_unpack(&u, p.host.id, sizeof p.host.id);

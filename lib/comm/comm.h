@@ -36,7 +36,8 @@
 struct ri_peer {
     uint32_t rank, node, local_rank;
     int32_t pid;
-    uint64_t pid_space;  /* inode of its pid namespace                              */
+    uint64_t pid_space;  /* inode of its pid namespace; 0: unknown                   */
+    uint64_t process;    /* random, one a process: equal for ranks that are threads  */
     uint32_t transports; /* bit i: ri_transports[i] can work there                  */
     uint8_t key[RI_KEY]; /* public half                                             */
     struct ri_host host;
@@ -93,9 +94,11 @@ struct ri_channel { /* to the first rank of another host */
     size_t have;
     uint8_t in[RI_FRAME];
 };
-struct ri_local {          /* to another rank of this host */
-    struct ri_watch death; /* pidfd; fd -1: none */
-    struct ri_watch home;  /* AF_UNIX between it and the host's first rank; fd -1: none */
+struct ri_local {            /* to another rank of this host */
+    struct ri_watch death;   /* pidfd; fd -1: none */
+    struct ri_watch home;    /* AF_UNIX between it and the host's first rank; fd -1: none */
+    struct ri_timer hang_up; /* running since the home connection ended */
+    bool hung_up;
     struct ring_comm *comm;
     uint32_t rank;
 };
@@ -131,8 +134,9 @@ struct ri_spare {
 /* ---- the communicator ------------------------------------------------------------------------------------------ */
 
 struct ring_op {
-    struct ring_comm *comm;
-    struct ring_op *next;
+    struct ring_comm *comm;          /* NULL: destroyed                                       */
+    struct ring_op *next;            /* in flight                                             */
+    struct ring_op *newer, **handle; /* all that the caller holds; handle: what points to us  */
     struct ri_node_call call;
     struct ri_program *program; /* NULL: by the node */
     struct ri_spare *run;
@@ -148,6 +152,7 @@ struct ring_comm {
     struct ri_node *node; /* NULL: links only */
     struct ri_board *board;
     struct ring_op *first, **last; /* in flight, in the order they were started */
+    struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
     const struct ri_node_call *running; /* the blocking call that is inside the node */
     struct ri_patience patience;
@@ -165,7 +170,9 @@ struct ring_comm {
     uint32_t *local_ranks; /* by local rank: the rank                          */
     int32_t *pids;         /* by local rank; for the node                      */
 
-    struct ri_seg *seg; /* holds the board, then the node's memory; NULL: the board is private */
+    struct ring_comm *older;    /* of this process, for forks */
+    struct ri_board *own_board; /* until the host's is there, and where there is none */
+    struct ri_seg *seg;         /* holds the host's board, then the node's memory; or NULL */
     struct ri_local *local;
     uint32_t locals;
     struct ri_channel *channel;
@@ -183,6 +190,11 @@ struct ring_comm {
     } stall;
 };
 
+/* Its pid means the same here as there. */
+static inline bool ri_peer_visible(const struct ri_peer *me, const struct ri_peer *p)
+{
+    return p->node == me->node && p->pid_space && p->pid_space == me->pid_space;
+}
 static inline bool ri_comm_leads(const struct ring_comm *c) { return c->local_rank == 0; }
 static inline bool ri_comm_broken(const struct ring_comm *c)
 {
@@ -218,10 +230,14 @@ uint32_t ri_control_count(const struct ring_comm *c, uint32_t node); /* channels
 /* Pass on whatever of the board is new: to the other hosts, or by way of the host's first rank. */
 void ri_control_spread(struct ring_comm *c);
 void ri_control_close(struct ring_comm *c);
+void ri_control_forget(const struct ring_comm *c); /* in a forked child: close, and nothing else */
 
 /* watch.c */
+/* The processes of the host's other ranks, from when they are known; and a home connection, from when it is made. */
 ring_status_t ri_watch_locals(struct ring_comm *c);
+ring_status_t ri_watch_home(struct ri_local *l);
 void ri_watch_close(struct ring_comm *c);
+void ri_watch_forget(const struct ring_comm *c);
 
 /* wires.c */
 uint32_t ri_wires_usable(const struct ri_conf *conf);     /* mask of transports that work in this process */
@@ -250,14 +266,17 @@ ring_status_t ri_op_run(struct ring_comm *c, const struct ri_node_call *call);
 ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, struct ring_op **op_out);
 ring_status_t ri_op_test(struct ring_op *op, int *done_out);
 ring_status_t ri_op_wait(struct ring_op *op);
-void ri_op_free(struct ring_op *op);   /* one that is done */
-void ri_op_drain(struct ring_comm *c); /* complete everything in flight */
+void ri_op_free(struct ring_op *op);    /* one that is done */
+void ri_op_orphan(struct ring_comm *c); /* the handles that the caller still holds outlive c */
+void ri_op_drain(struct ring_comm *c);  /* complete everything in flight */
 void ri_op_stalled(void *comm, uint64_t waited);
 void ri_op_signature(const struct ring_comm *c, const struct ri_node_call *call, uint32_t seq, uint8_t algo,
                      struct ri_signature *signature_out);
 
 /* stall.c */
-void ri_comm_stalled(struct ring_comm *c, const struct ring_op *op, uint64_t waited);
+/* `calls`: with which call it waits. */
+void ri_comm_stalled(struct ring_comm *c, const struct ri_signature *calls, uint64_t waited);
+enum { RI_COLL_DESTROY = 255 }; /* in a signature: ring_comm_destroy() */
 void ri_stall_end(struct ring_comm *c);
 static inline void ri_stall_over(struct ring_comm *c)
 {

@@ -221,14 +221,18 @@ static ring_status_t list_channels(struct ring_comm *c)
     return RING_OK;
 }
 
-static ring_status_t watch_channels(struct ring_comm *c)
+/* Watched as soon as it is there, so that a rank that dies while others still connect is noticed; and told what is
+ * known already. */
+static ring_status_t admit(struct ri_channel *ch)
 {
-    ring_status_t status = RING_OK;
-    for (uint32_t i = 0; i < c->channels && !status; i++) {
-        watch_idle(c->channel[i].watch.fd);
-        status = ri_loop_add(&c->channel[i].watch, EPOLLIN);
-        c->channel[i].gone = status != RING_OK;
-    }
+    struct ring_comm *c = ch->comm;
+    watch_idle(ch->watch.fd);
+    ri_loop_lock();
+    const ring_status_t status = ri_loop_add(&ch->watch, EPOLLIN);
+    ch->gone = status != RING_OK;
+    c->spread = false;
+    ri_control_spread(c);
+    ri_loop_unlock();
     return status;
 }
 
@@ -241,15 +245,17 @@ ring_status_t ri_control_connect(struct ring_comm *c, struct ri_port *port, stru
     ri_loop_unlock();
     for (int collecting = 0; collecting < 2; collecting++)
         for (uint32_t i = 0; i < c->channels && !status; i++)
-            if ((c->channel[i].node < c->node_index) == (collecting != 0))
-                status = open_channel(c, port, m, &c->channel[i], deadline);
-    if (status)
-        return status;
-    ri_loop_lock();
-    status = watch_channels(c);
-    ri_control_spread(c); /* what the board has learned meanwhile */
-    ri_loop_unlock();
+            if ((c->channel[i].node < c->node_index) == (collecting != 0) &&
+                !(status = open_channel(c, port, m, &c->channel[i], deadline)))
+                status = admit(&c->channel[i]);
     return status;
+}
+
+void ri_control_forget(const struct ring_comm *c)
+{
+    for (uint32_t i = 0; i < c->channels; i++)
+        if (c->channel[i].watch.fd >= 0)
+            close(c->channel[i].watch.fd);
 }
 
 /* What we said last must not be lost to a reset, which closing with unread bytes would send: so say that no more comes,

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -13,8 +14,40 @@
 static _Atomic uint32_t generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void forked(void) { atomic_fetch_add(&generation, 1); }
+static struct ring_comm *all; /* of this process; under the loop's lock, which is held over a fork */
+
+/* A child must not keep connections open whose end tells others that this rank is gone. */
+static void forked(void)
+{
+    atomic_fetch_add(&generation, 1);
+    for (struct ring_comm *c = all; c; c = c->older) {
+        ri_watch_forget(c);
+        ri_control_forget(c);
+    }
+    all = NULL;
+}
+
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
+
+static void enlist(struct ring_comm *c)
+{
+    ri_loop_lock();
+    c->older = all;
+    all = c;
+    ri_loop_unlock();
+}
+
+static void strike_out(struct ring_comm *c)
+{
+    ri_loop_lock();
+    struct ring_comm **at = &all;
+    while (*at && *at != c)
+        at = &(*at)->older;
+    if (*at)
+        *at = c->older;
+    ri_loop_unlock();
+}
+
 uint32_t ri_comm_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */
@@ -65,8 +98,8 @@ static ring_status_t open_node(struct ring_comm *c, uint64_t deadline)
     bool one_process = true;
     for (uint32_t i = 0; i < c->local_size; i++) {
         const struct ri_peer *p = &c->peer[c->local_ranks[i]];
-        pids[i] = p->pid_space == me->pid_space ? p->pid : 0;
-        one_process &= pids[i] == me->pid;
+        pids[i] = ri_peer_visible(me, p) ? p->pid : 0;
+        one_process &= p->process == me->process;
     }
     const struct ri_node_setup setup = {.rank = c->local_rank,
                                         .size = c->local_size,
@@ -85,9 +118,7 @@ static ring_status_t open_node(struct ring_comm *c, uint64_t deadline)
 
 static ring_status_t join_up(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
 {
-    ring_status_t status = ri_watch_locals(c);
-    if (!status)
-        status = ri_control_connect(c, port, m, deadline);
+    ring_status_t status = ri_control_connect(c, port, m, deadline);
     if (!status)
         status = ri_wires_connect(c, port, m, deadline);
     if (!status)
@@ -106,6 +137,43 @@ static ring_status_t give_up(struct ring_comm *c, ring_status_t status)
     return ri_comm_verdict(c);
 }
 
+/* What the meeting place hears of a rank that is lost while all connect. */
+struct alarm {
+    struct ri_watch watch;
+    struct ring_comm *comm;
+    struct ri_boot *boot;
+    bool on;
+};
+
+static void alarmed(struct ri_watch *w, uint32_t events)
+{
+    (void)events;
+    struct alarm *a = (struct alarm *)w;
+    const ring_status_t status = a->boot->ops->alert(a->boot);
+    if (status)
+        ri_comm_raise(a->comm, status, UINT32_MAX, "%s", ri_error_get());
+    ri_loop_remove(w); /* it has said all that it will */
+    a->on = false;
+}
+
+static ring_status_t join_alertly(struct ring_comm *c, struct ri_boot *boot, struct ri_port *port, struct ri_member *m,
+                                  uint64_t deadline)
+{
+    struct alarm a = {.watch = {.ready = alarmed}, .comm = c, .boot = boot};
+    if (boot->ops->alert_fd) {
+        a.watch.fd = boot->ops->alert_fd(boot);
+        a.on = !ri_loop_add(&a.watch, EPOLLIN);
+    }
+    ring_status_t status = join_up(c, port, m, deadline);
+    if (status)
+        status = give_up(c, status);
+    ri_loop_lock();
+    if (a.on)
+        ri_loop_remove(&a.watch);
+    ri_loop_unlock();
+    return status;
+}
+
 static void tell_about(const struct ring_comm *c)
 {
     ri_log(RI_LOG_INFO, "joined a communicator of %u ranks on %u hosts: local rank %u of %u, %s", c->size, c->nodes,
@@ -117,6 +185,8 @@ static void tell_about(const struct ring_comm *c)
 
 static void dismantle(struct ring_comm *c)
 {
+    strike_out(c);
+    ri_op_orphan(c);
     ri_watch_close(c);
     ri_control_close(c);
     ri_wires_hang_up(c);
@@ -126,8 +196,7 @@ static void dismantle(struct ring_comm *c)
     ri_free(c->pids);
     if (c->holds_loop)
         ri_loop_release();
-    if (!c->seg)
-        ri_free(c->board);
+    ri_free(c->own_board);
     ri_seg_close(c->seg);
     ri_identity_clear(&c->identity);
     ri_free(c->peer);
@@ -146,12 +215,14 @@ ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, u
     ring_status_t status = allocate(boot, conf, &c);
     if (!status)
         status = ri_identity_make(&c->identity);
+    if (!status)
+        enlist(c);
     if (!status && c->size > 1 && !(status = ri_loop_hold()))
         c->holds_loop = true;
     if (!status)
         status = ri_comm_meet(c, boot, &member, deadline, &port);
-    if (!status && c->size > 1 && (status = join_up(c, port, &member, deadline)))
-        status = give_up(c, status);
+    if (!status && c->size > 1)
+        status = join_alertly(c, boot, port, &member, deadline);
     if (member.owner)
         ri_port_leave(port, &member);
     if (port)
@@ -173,6 +244,35 @@ static void sleep_until_all_left(void *board, int ms)
     ri_word_sleep(&b->all_left, 0, ms);
 }
 
+static ring_status_t too_late(struct ring_comm *c)
+{
+    char who[RI_FAILURE_TEXT / 2];
+    ri_stall_missing(c, RI_SECOND, who, sizeof who);
+    ri_comm_raise(c, RING_ERR_TIMEOUT, c->rank,
+                  "ring_comm_destroy() waited on %s until RING_TIMEOUT; not responding: %s", ri_comm_name(c, c->rank),
+                  who);
+    return ri_comm_verdict(c);
+}
+
+static ring_status_t await_all(struct ring_comm *c)
+{
+    struct ri_board *b = c->board;
+    struct ri_wait w;
+    const struct ri_signature calls = {.magic = RI_SIGNATURE_MAGIC, .seq = c->seq + 1, .coll = RI_COLL_DESTROY};
+    const uint64_t begun = ri_now();
+    ri_wait_begin(&w, &b->abort, ri_deadline(c->conf.timeout), (struct ri_patience){.yields = 10});
+    while (!atomic_load(&b->all_left)) {
+        const ring_status_t status = ri_wait_round(&w, sleep_until_all_left, b);
+        if (atomic_load(&b->all_left))
+            break;
+        if (status)
+            return status == RING_ERR_TIMEOUT ? too_late(c) : ri_comm_verdict(c);
+        ri_comm_stalled(c, &calls, ri_now() - begun);
+    }
+    ri_stall_over(c);
+    return RING_OK;
+}
+
 /* Nobody goes before everybody has come here, so that what a rank sent last is not lost. */
 static ring_status_t leave(struct ring_comm *c)
 {
@@ -184,16 +284,7 @@ static ring_status_t leave(struct ring_comm *c)
         } else
             ri_control_spread(c);
     }
-    struct ri_wait w;
-    ri_wait_begin(&w, &b->abort, ri_deadline(c->conf.timeout), (struct ri_patience){.yields = 10});
-    while (!atomic_load(&b->all_left)) {
-        const ring_status_t status = ri_wait_round(&w, sleep_until_all_left, b);
-        if (status == RING_ERR_TIMEOUT)
-            ri_comm_raise(c, status, c->rank, "not all ranks came to ring_comm_destroy() in time (RING_TIMEOUT)");
-        if (status)
-            return atomic_load(&b->all_left) ? RING_OK : ri_comm_verdict(c);
-    }
-    return RING_OK;
+    return await_all(c);
 }
 
 ring_status_t ri_comm_destroy(struct ring_comm *c)

@@ -64,11 +64,27 @@ static ring_status_t hear(struct ri_boot *b, const char *key, uint32_t rank, con
 
 /* ---- cards and hosts ------------------------------------------------------------------------------------------- */
 
+/* A pid does not tell processes of different pid namespaces apart; a number drawn by chance does. */
+static uint64_t process_mark(void)
+{
+    static uint64_t mark;
+    static pid_t owner; /* a forked child draws its own */
+    ri_loop_lock();
+    if (owner != getpid()) {
+        owner = getpid();
+        ri_random(&mark, sizeof mark);
+    }
+    const uint64_t mine = mark;
+    ri_loop_unlock();
+    return mine;
+}
+
 static void describe_self(struct ring_comm *c, struct ri_peer *me)
 {
     struct stat st;
     *me = (struct ri_peer){.rank = c->rank, .pid = (int32_t)getpid()};
     me->pid_space = stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
+    me->process = process_mark();
     me->transports = ri_wires_usable(&c->conf);
     memcpy(me->key, c->identity.public_half, RI_KEY);
     ri_host_get(&c->conf, &me->host);
@@ -176,9 +192,11 @@ static ring_status_t give_memory(struct ring_comm *c, struct ri_port *port, stru
     ring_status_t status = ri_seg_create("libring", board_and_node(c), &c->seg);
     for (uint32_t i = 0; i < c->locals; i++) {
         struct ri_local *l = &c->local[i];
-        ring_status_t one = ri_port_collect(port, m, l->rank, RI_FOR_NODE, 0, NULL, deadline, &l->home.fd);
+        ring_status_t one = ri_port_collect(port, m, l->rank, RI_FOR_NODE, 0, &c->board->abort, deadline, &l->home.fd);
         if (!one && c->seg)
             one = ri_fd_send(l->home.fd, ri_seg_fd(c->seg), "m", 1);
+        if (!one)
+            one = ri_watch_home(l);
         status = status ? status : one;
     }
     return status;
@@ -192,9 +210,9 @@ static ring_status_t take_memory(struct ring_comm *c, struct ri_port *port, uint
     struct ri_hello h = {.comm_id = c->comm_id, .from = c->rank, .to = first->rank, .purpose = RI_FOR_NODE};
     ring_status_t status = ri_pair_key(&c->identity, c->rank, first->key, first->rank, c->comm_id, c->secret, key);
     if (!status)
-        status = ri_port_connect(port, &first->end, true, &h, key, NULL, deadline, &l->home.fd);
+        status = ri_port_connect(port, &first->end, true, &h, key, &c->board->abort, deadline, &l->home.fd);
     struct ri_wait w;
-    ri_wait_begin(&w, NULL, deadline, c->patience);
+    ri_wait_begin(&w, &c->board->abort, deadline, c->patience);
     int fd = -1, got = 0;
     char byte;
     while (!status && !(got = ri_fd_recv(l->home.fd, &fd, &byte, 1)))
@@ -202,7 +220,9 @@ static ring_status_t take_memory(struct ring_comm *c, struct ri_port *port, uint
             status = ri_fail(RING_ERR_TIMEOUT, "%s did not send its memory", first->name);
     if (!status && (got < 0 || fd < 0))
         status = ri_fail(RING_ERR_SYSTEM, "%s closed its connection instead of sending its memory", first->name);
-    return status ? status : ri_seg_adopt(fd, board_and_node(c), &c->seg);
+    if (!status)
+        status = ri_seg_adopt(fd, board_and_node(c), &c->seg);
+    return status ? status : ri_watch_home(l);
 }
 
 /* Leader: one for each other local rank.  Others: the leader first, then the rest. */
@@ -220,26 +240,19 @@ static ring_status_t list_locals(struct ring_comm *c)
 
 static ring_status_t share_memory(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
 {
-    const uint64_t soon = ri_deadline(MEMORY_WAIT_S * RI_SECOND);
+    const uint64_t part = c->conf.timeout / 4, most = MEMORY_WAIT_S * RI_SECOND;
+    const uint64_t soon = ri_deadline(part < most ? part : most);
     const uint64_t until = soon < deadline ? soon : deadline;
     if (c->local_size == 1)
         return RING_OK;
-    const ring_status_t status = list_locals(c);
-    if (status)
-        return status;
     return ri_comm_leads(c) ? give_memory(c, port, m, until) : take_memory(c, port, until);
 }
 
 static void unshare(struct ring_comm *c)
 {
+    ri_watch_close(c);
     ri_seg_close(c->seg);
     c->seg = NULL;
-    for (uint32_t i = 0; i < c->locals; i++)
-        if (c->local[i].home.fd >= 0)
-            close(c->local[i].home.fd);
-    ri_free(c->local);
-    c->local = NULL;
-    c->locals = 0;
 }
 
 /* A host on which one rank could not map the memory becomes as many hosts as it has ranks. */
@@ -273,14 +286,39 @@ static ring_status_t judge_memory(struct ring_comm *c, struct ri_boot *b, ring_s
     return status;
 }
 
-static ring_status_t place_board(struct ring_comm *c)
+/* Failures that are noticed before the host's board is there go on one of our own, and then over to the host's. */
+static ring_status_t begin_board(struct ring_comm *c)
 {
-    if (c->seg) {
-        c->board = ri_seg_base(c->seg);
-        return RING_OK;
-    }
-    c->board = ri_new_aligned(64, ri_board_bytes(c->size));
+    c->board = c->own_board = ri_new_aligned(64, ri_board_bytes(c->size));
     return c->board ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for the state of %u ranks", c->size);
+}
+
+static ring_status_t change_board(struct ring_comm *c)
+{
+    if (!c->seg)
+        return RING_OK;
+    ri_loop_lock();
+    c->board = ri_seg_base(c->seg);
+    if (atomic_load(&c->own_board->abort))
+        (void)ri_board_fail(c->board, &c->own_board->failure);
+    ri_loop_unlock();
+    return RING_OK;
+}
+
+/* From here on the ranks of this host see each other die. */
+static ring_status_t meet_locals(struct ring_comm *c)
+{
+    c->patience = ri_patience_for(c->local_size);
+    atomic_store_explicit(&c->acquainted, true, memory_order_release);
+    const ring_status_t status = c->local_size > 1 ? list_locals(c) : RING_OK;
+    return status ? status : ri_watch_locals(c);
+}
+
+static ring_status_t meet_memory(struct ring_comm *c, struct ri_boot *b, struct ri_port *port, struct ri_member *m,
+                                 uint64_t deadline)
+{
+    const ring_status_t mine = share_memory(c, port, m, deadline);
+    return ri_comm_broken(c) ? ri_comm_verdict(c) : judge_memory(c, b, mine, deadline);
 }
 
 ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
@@ -290,16 +328,17 @@ ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_mem
     if (!apart)
         return ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", c->size);
     describe_self(c, &c->peer[c->rank]);
-    ring_status_t status = c->size > 1 ? exchange_cards(c, b, deadline) : RING_OK;
+    ring_status_t status = begin_board(c);
+    if (!status && c->size > 1)
+        status = exchange_cards(c, b, deadline);
     if (!status)
         status = group(c, apart);
     ri_free(apart);
-    if (!status && c->size > 1) {
-        c->patience = ri_patience_for(c->local_size);
-        atomic_store_explicit(&c->acquainted, true, memory_order_release);
+    if (status || c->size == 1)
+        return status;
+    if (!(status = meet_locals(c)))
         status = exchange_ends(c, b, m, deadline, port_out);
-        if (!status)
-            status = judge_memory(c, b, share_memory(c, *port_out, m, deadline), deadline);
-    }
-    return status ? status : place_board(c);
+    if (!status)
+        status = meet_memory(c, b, *port_out, m, deadline);
+    return status ? status : change_board(c);
 }

@@ -162,6 +162,13 @@ static ring_status_t progress(struct ring_comm *c, unsigned *moved)
     return look_at_ops(c, moved);
 }
 
+static void report_stall(struct ring_comm *c, const struct ring_op *op, uint64_t waited)
+{
+    struct ri_signature calls;
+    ri_op_signature(c, &op->call, op->seq, 0, &calls);
+    ri_comm_stalled(c, &calls, waited);
+}
+
 static ring_status_t wait_for(struct ring_comm *c, struct ring_op *op)
 {
     struct ri_wait w;
@@ -190,7 +197,7 @@ static ring_status_t wait_for(struct ring_comm *c, struct ring_op *op)
         begun = begun ? begun : now;
         if (now - begun >= STALL_LOOK && now >= look) {
             look = now + STALL_LOOK;
-            ri_comm_stalled(c, op, now - begun);
+            report_stall(c, op, now - begun);
         }
     }
     ri_stall_over(c);
@@ -204,7 +211,7 @@ void ri_op_stalled(void *comm, uint64_t waited)
     if (c->first || !c->running)
         return; /* wait_for() looks after these; while the communicator is made there is no call yet */
     const struct ring_op op = {.comm = c, .call = *c->running, .seq = c->seq};
-    ri_comm_stalled(c, &op, waited);
+    report_stall(c, &op, waited);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------------- */
@@ -257,6 +264,16 @@ ring_status_t ri_op_run(struct ring_comm *c, const struct ri_node_call *call)
     return status ? status : wait_for(c, &op);
 }
 
+/* Handles are kept in a list, so that destroying the communicator can tell them. */
+static void hold(struct ring_comm *c, struct ring_op *op)
+{
+    op->newer = c->handles;
+    op->handle = &c->handles;
+    if (c->handles)
+        c->handles->handle = &op->newer;
+    c->handles = op;
+}
+
 ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, struct ring_op **op_out)
 {
     struct ring_op *op = ri_new(1, sizeof *op);
@@ -272,8 +289,10 @@ ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, 
     }
     if (status)
         ri_free(op);
-    else
+    else {
+        hold(c, op);
         *op_out = op;
+    }
     return status;
 }
 
@@ -298,7 +317,24 @@ ring_status_t ri_op_wait(struct ring_op *op)
     return op->status ? ri_comm_verdict(op->comm) : RING_OK;
 }
 
-void ri_op_free(struct ring_op *op) { ri_free(op); }
+void ri_op_free(struct ring_op *op)
+{
+    *op->handle = op->newer;
+    if (op->newer)
+        op->newer->handle = op->handle;
+    ri_free(op);
+}
+
+void ri_op_orphan(struct ring_comm *c)
+{
+    while (c->handles) {
+        struct ring_op *op = c->handles;
+        c->handles = op->newer;
+        op->comm = NULL;
+        op->newer = NULL;
+        op->handle = &op->newer; /* nobody points to it */
+    }
+}
 
 void ri_op_drain(struct ring_comm *c)
 {

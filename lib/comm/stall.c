@@ -19,6 +19,10 @@
 
 void ri_call_text(const struct ri_signature *s, char *text, size_t cap)
 {
+    if (s->coll == RI_COLL_DESTROY) {
+        snprintf(text, cap, "ring_comm_destroy()");
+        return;
+    }
     const char *coll = ring_coll_str((ring_coll_t)s->coll), *dtype = ring_dtype_str((ring_dtype_t)s->dtype),
                *redop = ring_redop_str((ring_redop_t)s->redop);
     snprintf(text, cap, "%s of %" PRIu64 " %s (%s)", coll ? coll : "an unknown collective", s->count,
@@ -37,7 +41,7 @@ static bool stopped(const struct ring_comm *c, uint32_t rank)
 {
     const struct ri_peer *p = &c->peer[rank], *me = &c->peer[c->rank];
     char path[48], text[256] = "";
-    if (p->node != me->node || p->pid_space != me->pid_space)
+    if (!ri_peer_visible(me, p))
         return false;
     snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
     FILE *f = fopen(path, "re");
@@ -98,9 +102,8 @@ static void report(struct ring_comm *c, const struct ri_signature *s, uint64_t w
     c->stall.reported = true;
 }
 
-void ri_comm_stalled(struct ring_comm *c, const struct ring_op *op, uint64_t waited)
+void ri_comm_stalled(struct ring_comm *c, const struct ri_signature *calls, uint64_t waited)
 {
-    struct ri_signature s;
     if (waited < c->stall.last || !c->stall.next_note) {
         c->stall.next_note = NOTE_AFTER;
         c->stall.next_report = c->conf.stall_time;
@@ -108,16 +111,15 @@ void ri_comm_stalled(struct ring_comm *c, const struct ring_op *op, uint64_t wai
     c->stall.last = waited;
     if (waited < NOTE_AFTER)
         return;
-    ri_op_signature(c, &op->call, op->seq, 0, &s);
     if (waited >= c->stall.next_note) {
         c->stall.next_note = waited + RI_SECOND;
-        ri_board_note(c->board, c->rank, &s);
+        ri_board_note(c->board, c->rank, calls);
         ri_control_spread(c);
     }
-    compare(c, &s);
+    compare(c, calls);
     if (waited >= c->stall.next_report) {
         c->stall.next_report = 2 * waited;
-        report(c, &s, waited);
+        report(c, calls, waited);
     }
 }
 

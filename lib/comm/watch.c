@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #ifndef SYS_pidfd_open
@@ -26,6 +27,8 @@ struct pidfd_facts {
     uint32_t ids[11];
     int32_t exit_code;
 };
+/* How long a pidfd may take after the connection of a process has ended. */
+#define PIDFD_FIRST (100 * RI_MILLISECOND)
 #define FACTS_EXIT (UINT64_C(1) << 3)
 #define GET_FACTS _IOWR(0xFF, 11, struct pidfd_facts)
 
@@ -89,6 +92,19 @@ static void died(struct ri_watch *w, uint32_t events)
     stop(w);
 }
 
+/* The pidfd knows better how a process ended, so it goes first.  But a process that becomes another program, or whose
+ * pid is not to be seen, is told by its connection alone. */
+static void hung_up(struct ri_timer *t, uint64_t now)
+{
+    (void)now;
+    struct ri_local *l = (struct ri_local *)((char *)t - offsetof(struct ri_local, hang_up));
+    ri_loop_timer_remove(t);
+    l->hung_up = false;
+    if (!over(l->comm))
+        ri_comm_raise(l->comm, RING_ERR_PEER_LOST, l->rank, "%s closed its connection without leaving the communicator",
+                      ri_comm_name(l->comm, l->rank));
+}
+
 /* A byte says that there is something new on the board; the end says that the process is gone. */
 static void home_called(struct ri_watch *w, uint32_t events)
 {
@@ -101,17 +117,18 @@ static void home_called(struct ri_watch *w, uint32_t events)
         ri_control_spread(c);
         return;
     }
-    /* The pidfd knows better how it ended, and is as quick. */
-    if (!over(c) && l->death.fd < 0)
-        ri_comm_raise(c, RING_ERR_PEER_LOST, l->rank, "%s closed its connection without leaving the communicator",
-                      ri_comm_name(c, l->rank));
     stop(w);
+    if (over(c) || l->hung_up)
+        return;
+    l->hung_up = true;
+    l->hang_up = (struct ri_timer){.period = PIDFD_FIRST, .fire = hung_up};
+    ri_loop_timer_add(&l->hang_up);
 }
 
 static ring_status_t watch_process(struct ring_comm *c, struct ri_local *l)
 {
     const struct ri_peer *p = &c->peer[l->rank], *me = &c->peer[c->rank];
-    if (p->pid_space != me->pid_space || p->pid == me->pid)
+    if (!ri_peer_visible(me, p) || p->process == me->process)
         return RING_OK; /* not to be seen, or a thread of ours */
     const int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
     if (fd < 0) {
@@ -128,15 +145,25 @@ static ring_status_t watch_process(struct ring_comm *c, struct ri_local *l)
 ring_status_t ri_watch_locals(struct ring_comm *c)
 {
     ring_status_t status = RING_OK;
-    for (uint32_t i = 0; i < c->locals && !status; i++) {
-        struct ri_local *l = &c->local[i];
-        status = watch_process(c, l);
-        if (!status && l->home.fd >= 0) {
-            l->home.ready = home_called;
-            status = ri_loop_add(&l->home, EPOLLIN);
-        }
-    }
+    for (uint32_t i = 0; i < c->locals && !status; i++)
+        status = watch_process(c, &c->local[i]);
     return status;
+}
+
+ring_status_t ri_watch_home(struct ri_local *l)
+{
+    l->home.ready = home_called;
+    return ri_loop_add(&l->home, EPOLLIN);
+}
+
+void ri_watch_forget(const struct ring_comm *c)
+{
+    for (uint32_t i = 0; i < c->locals; i++) {
+        if (c->local[i].death.fd >= 0)
+            close(c->local[i].death.fd);
+        if (c->local[i].home.fd >= 0)
+            close(c->local[i].home.fd);
+    }
 }
 
 void ri_watch_close(struct ring_comm *c)
@@ -145,9 +172,11 @@ void ri_watch_close(struct ring_comm *c)
     for (uint32_t i = 0; i < c->locals; i++) {
         stop(&c->local[i].death);
         stop(&c->local[i].home);
+        if (c->local[i].hung_up)
+            ri_loop_timer_remove(&c->local[i].hang_up);
     }
-    ri_loop_unlock();
     ri_free(c->local);
     c->local = NULL;
     c->locals = 0;
+    ri_loop_unlock();
 }

@@ -101,6 +101,42 @@ def case_leaver():
             check("failed -4 rank 1 (" in j.text(0) and "exit code 7" in j.text(2), j.story())
 
 
+APART = {r: {"RING_HOST_ID": f"host{r}"} for r in range(3)}  # three hosts, as far as the ranks can tell
+
+
+def seen_soon(mode, code, words, per_rank=None, env=None):
+    with jobs.job(3, mode, "who=1", env=env, per_rank=per_rank) as j:
+        j.await_text("joined")
+        begun = time.monotonic()
+        check(j.wait(10, [0, 2]) == [3, 3], mode, j.story())
+        check(time.monotonic() - begun < 1.5, mode, "took too long", j.story())
+        for r in (0, 2):
+            check(f"failed {code} " in j.text(r) and words in j.text(r), mode, j.story())
+
+
+def everywhere(mode, code, words):
+    for way in jobs.WAYS.values():
+        seen_soon(mode, code, words, env=way)
+    seen_soon(mode, code, words, per_rank=APART)
+
+
+def case_rank_that_becomes_another_program():
+    everywhere("becomes", -4, "rank 1 (")
+
+
+def case_rank_whose_child_lives_on():
+    everywhere("survived", -4, "rank 1 (")
+
+
+def case_rank_that_leaves_while_others_go_on():
+    for per_rank in (None, APART):
+        with jobs.job(3, "deserter", "who=1", per_rank=per_rank) as j:
+            check(j.wait(5) == [3] * 3, j.story())
+            for r in range(3):
+                check("failed -5" in j.text(r) and "ring_comm_destroy()" in j.text(r) and "all_reduce of" in j.text(r),
+                      j.story())
+
+
 def case_abort():
     for way in jobs.WAYS.values():
         with jobs.job(4, "abort", "who=2", env=way) as j:

@@ -64,6 +64,46 @@ def case_three_hosts():
         many("three hosts", 5, net=net, place=[0, 1, 1, 2, 2])
 
 
+def killed_at(call, **how):
+    """Rank 1 of 3 dies at its n-th call while it meets and joins the others: true when it had so many."""
+    victim = {"LD_PRELOAD": harness.tool("tests/support/libkillat.so"), "KILL_AT": str(call)}
+    per_rank = {r: dict(e) for r, e in how.pop("per_rank", {}).items()}
+    per_rank.setdefault(1, {}).update(victim)
+    with jobs.job(3, "loop", "rounds=3", "max=4000", per_rank=per_rank, env={"RING_TIMEOUT": "3s"}, **how) as j:
+        j.wait(12, [1])
+        begun = time.monotonic()
+        codes = j.wait(12, [0, 2])
+        took = time.monotonic() - begun
+        if j.processes[1].returncode != -signal.SIGKILL:
+            return False
+        if "did not arrive" in j.text(0) + j.text(2):
+            return True  # it had not come to the others yet
+        check(took < 1.6, f"call {call}: {took:.1f} s", j.story())
+        check(set(codes) <= {0, 3}, j.story())
+        told = [j.text(r) for r, code in zip((0, 2), codes) if code == 3]
+        check(all("rank 1" in t or "maker of the ticket" in t for t in told), f"call {call}", j.story())
+        check(not told or any("rank 1" in t for t in told), f"call {call}", j.story())
+        return True
+
+
+def killed_everywhere(name, **how):
+    calls = 3  # before that it has not shown who it is
+    while calls < 60 and killed_at(calls, **how):
+        calls += 1
+    check(calls > 12, name, "ended at call", calls)
+    print(f"# {name}: {calls} points")
+
+
+def case_killed_while_it_joins():
+    killed_everywhere("one host")
+    killed_everywhere("links on one host", per_rank={r: {"RING_TRANSPORT": "tcp"} for r in range(3)})
+
+
+def case_killed_while_it_joins_across_hosts():
+    killed_everywhere("three hosts", per_rank={r: {"RING_HOST_ID": f"host{r}"} for r in range(3)})
+    killed_everywhere("two and one", per_rank={1: {"RING_HOST_ID": "other"}})
+
+
 def case_cut_cable():
     """A host that falls silent sends no word of its end: each side names a rank of the other, in the time that the
     kernel's probes take."""

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ring/ring.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -338,11 +339,51 @@ static int leaver(ring_comm_t *c)
     return 0;
 }
 
+/* Rank who= becomes another program. */
+static int becomes(ring_comm_t *c)
+{
+    check_sum(c, 1000, false);
+    if (ring_comm_rank(c) == (uint32_t)setting("who", 1)) {
+        execlp("sleep", "sleep", "2", (char *)NULL);
+        return WRONG;
+    }
+    forever(c);
+    return 0;
+}
+
+/* Rank who= dies, but a child that it has forked lives on. */
+static int survived(ring_comm_t *c)
+{
+    check_sum(c, 1000, false);
+    if (ring_comm_rank(c) == (uint32_t)setting("who", 1)) {
+        fflush(stdout);
+        if (!fork()) {
+            nap(2);
+            _exit(0);
+        }
+        nap(0.1);
+        kill(getpid(), SIGKILL);
+    }
+    forever(c);
+    return 0;
+}
+
+/* Rank who= leaves while the others go on. */
+static int deserter(ring_comm_t *c)
+{
+    check_sum(c, 1000, false);
+    if (ring_comm_rank(c) != (uint32_t)setting("who", 1))
+        forever(c);
+    return 0;
+}
+
 static const struct mode {
     const char *name;
     int (*run)(ring_comm_t *c);
-} modes[] = {{"sums", sums},   {"loop", loop},     {"mismatch", mismatch}, {"flight", flight}, {"huge", huge},
-             {"churn", churn}, {"forked", forked}, {"abort", aborting},    {"lazy", lazy},     {"leaver", leaver}};
+} modes[] = {{"sums", sums},        {"loop", loop},     {"mismatch", mismatch}, {"flight", flight},
+             {"huge", huge},        {"churn", churn},   {"forked", forked},     {"abort", aborting},
+             {"lazy", lazy},        {"leaver", leaver}, {"becomes", becomes},   {"survived", survived},
+             {"deserter", deserter}};
 
 static const struct mode *find_mode(const char *name)
 {

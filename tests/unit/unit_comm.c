@@ -283,6 +283,10 @@ static void freed_early(struct rank *r)
     WORKS(ring_all_reduce_start(r->comm, x, x, 100, RING_INT32, RING_MAX, &op));
     WORKS(ring_comm_destroy(r->comm)); /* completes it */
     r->comm = NULL;
+    int done = 0;
+    WORKS(ring_op_test(op, &done));
+    WORKS(ring_op_wait(op));
+    cr_assert_eq(done, 1);
     ring_op_free(op);
 }
 
