@@ -174,13 +174,25 @@ static ring_status_t join_alertly(struct ring_comm *c, struct ri_boot *boot, str
     return status;
 }
 
+/* RING_ALGO names an algorithm that cannot do what it is asked for here. */
+static void warn_of_choice(const struct ring_comm *c)
+{
+    struct ri_coll_args args;
+    if (c->size == 1 || ri_conf_is_auto(c->conf.algo) || (c->node && !strcmp(c->conf.algo, "node")))
+        return;
+    const struct ri_algorithm *a = ri_program_choose(c, RING_ALL_REDUCE, 4 * (size_t)c->size, 4, &args);
+    if (strcmp(a->name, c->conf.algo))
+        ri_log(RI_LOG_WARN, "RING_ALGO=%s is not possible for %u ranks on %u host%s over %s: %s and others are used",
+               c->conf.algo, c->size, c->nodes, c->nodes == 1 ? "" : "s", c->wires.names, a->name);
+}
+
 static void tell_about(const struct ring_comm *c)
 {
-    ri_log(RI_LOG_INFO, "joined a communicator of %u ranks on %u hosts: local rank %u of %u, %s", c->size, c->nodes,
-           c->local_rank, c->local_size,
-           c->size == 1 ? "alone"
-           : c->node    ? "direct shared memory"
-                        : c->wires.names);
+    if (c->rank == 0)
+        warn_of_choice(c);
+    const char *by = c->size == 1 ? "alone" : c->node ? "direct shared memory, as all are on one host" : c->wires.names;
+    ri_log(RI_LOG_INFO, "joined: rank %u of %u, host %u of %u, %u of %u on this host; %s", c->rank, c->size,
+           c->node_index, c->nodes, c->local_rank, c->local_size, by);
 }
 
 static void dismantle(struct ring_comm *c)
