@@ -69,7 +69,7 @@ static inline uint64_t ri_unpack_number(struct ri_unpacker *u, size_t bytes)
     return value;
 }
 
-/* At most cap - 1 bytes; a longer text is bad. */
+/* At most cap - 1 bytes; a longer text is bad, and so is one with a NUL inside. */
 static inline void ri_unpack_text(struct ri_unpacker *u, char *text, size_t cap)
 {
     const size_t len = (size_t)ri_unpack_number(u, 2);
@@ -78,6 +78,7 @@ static inline void ri_unpack_text(struct ri_unpacker *u, char *text, size_t cap)
     if (u->bad)
         return;
     ri_unpack(u, text, len);
+    u->bad |= memchr(text, '\0', len) != NULL;
     text[u->bad ? 0 : len] = '\0';
 }
 
