@@ -12,23 +12,34 @@
 
 enum { LOOK_AT_CLOCK_EVERY = 64 };
 
-static uint32_t processors(void)
+void ri_processors_get(struct ri_processors *set_out)
 {
     cpu_set_t set;
+    *set_out = (struct ri_processors){{1}};
     if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    const int n = CPU_COUNT(&set);
-    return n > 0 ? (uint32_t)n : 1;
+        return;
+    set_out->word[0] = 0;
+    for (size_t i = 0; i < 64 * RI_PROCESSOR_WORDS && i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &set))
+            set_out->word[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+uint32_t ri_processors_count(const struct ri_processors *set)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < RI_PROCESSOR_WORDS; i++)
+        n += (uint32_t)__builtin_popcountll(set->word[i]);
+    return n;
 }
 
 /* A pause is about 40 to 140 cycles, so 2000 of them are some 50 to 100 us: longer than a healthy exchange takes, and
- * far shorter than a scheduler slice.  8000 yields are some 4 ms, which is longer than a slice: so a rank whose peer has
- * lost its processor to another program for one does not fall asleep, for which the scheduler would move the peer to this
- * rank's processor and leave both there.  Yields are kept few when ranks share processors, because a rank that yields
- * among sleepers only burns the time of those who have work. */
-struct ri_patience ri_patience_for(uint32_t local_ranks)
+ * far shorter than a scheduler slice.  8000 yields are some 4 ms, which is longer than a slice: so a rank whose peer
+ * has lost its processor to another program for one does not fall asleep, for which the scheduler would move the peer
+ * to this rank's processor and leave both there.  Yields are kept few when ranks share processors, because a rank that
+ * yields among sleepers only burns the time of those who have work. */
+struct ri_patience ri_patience_for(uint32_t local_ranks, uint32_t processors)
 {
-    if (local_ranks <= processors())
+    if (local_ranks <= processors)
         return (struct ri_patience){.spins = 2000, .yields = 8000};
     return (struct ri_patience){.spins = 0, .yields = 20};
 }

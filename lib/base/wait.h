@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait.h - the one way to wait.
  *
- * A wait is a loop of the caller's: look whether the thing has come, else call ri_wait_round() and look again.  The round
- * does, in this order as time goes by: a processor pause (only where ranks do not outnumber the processors this process
- * may use), a yield, a sleep.  How to sleep is the caller's choice: on a word in shared memory (futex) or on descriptors
- * (poll).  No sleep is longer than 50 ms, each round looks at the abort word, and the deadline ends the wait: so nothing
- * built on this can hang.
+ * A wait is a loop of the caller's: look whether the thing has come, else call ri_wait_round() and look again.  The
+ * round does, in this order as time goes by: a processor pause (only where ranks do not outnumber the processors this
+ * process may use), a yield, a sleep.  How to sleep is the caller's choice: on a word in shared memory (futex) or on
+ * descriptors (poll).  No sleep is longer than 50 ms, each round looks at the abort word, and the deadline ends the
+ * wait: so nothing built on this can hang.
  *
  *     struct ri_wait w;
  *     ri_wait_begin(&w, abort, deadline, patience);
@@ -13,7 +13,8 @@
  *         if ((status = ri_wait_round(&w, sleep, arg)))
  *             return status;
  *
- * Sleepers must be raceless: after they have said that they sleep (a flag the other side looks at), they look once more. */
+ * Sleepers must be raceless: after they have said that they sleep (a flag the other side looks at), they look once
+ * more. */
 #ifndef RI_WAIT_H
 #define RI_WAIT_H
 
@@ -31,7 +32,15 @@ struct ri_patience {
     uint32_t spins;  /* processor pauses; 0 when ranks outnumber processors */
     uint32_t yields; /* sched_yield calls after that, before sleeping       */
 };
-struct ri_patience ri_patience_for(uint32_t local_ranks);
+struct ri_patience ri_patience_for(uint32_t local_ranks, uint32_t processors);
+
+/* The processors that a process may use, a bit each; beyond the last bit there are none. */
+enum { RI_PROCESSOR_WORDS = 16 };
+struct ri_processors {
+    uint64_t word[RI_PROCESSOR_WORDS];
+};
+void ri_processors_get(struct ri_processors *set_out);
+uint32_t ri_processors_count(const struct ri_processors *set);
 
 struct ri_wait {
     const ri_abort_word *abort;

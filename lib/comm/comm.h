@@ -36,10 +36,11 @@
 struct ri_peer {
     uint32_t rank, node, local_rank;
     int32_t pid;
-    uint64_t pid_space;  /* inode of its pid namespace; 0: unknown                   */
-    uint64_t process;    /* random, one a process: equal for ranks that are threads  */
-    uint32_t transports; /* bit i: ri_transports[i] can work there                  */
-    uint8_t key[RI_KEY]; /* public half                                             */
+    uint64_t pid_space;              /* inode of its pid namespace; 0: unknown                   */
+    uint64_t process;                /* random, one a process: equal for ranks that are threads  */
+    uint32_t transports;             /* bit i: ri_transports[i] can work there                  */
+    struct ri_processors processors; /* that it may use */
+    uint8_t key[RI_KEY];             /* public half                                             */
     struct ri_host host;
     struct ri_endpoint end;
     char name[112]; /* "rank 3 (host:pid)" for messages */

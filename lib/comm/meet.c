@@ -86,6 +86,7 @@ static void describe_self(struct ring_comm *c, struct ri_peer *me)
     me->pid_space = stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
     me->process = process_mark();
     me->transports = ri_wires_usable(&c->conf);
+    ri_processors_get(&me->processors);
     memcpy(me->key, c->identity.public_half, RI_KEY);
     ri_host_get(&c->conf, &me->host);
     snprintf(me->name, sizeof me->name, "rank %u (%.63s:%d)", c->rank, me->host.name, me->pid);
@@ -305,10 +306,20 @@ static ring_status_t change_board(struct ring_comm *c)
     return RING_OK;
 }
 
+/* Launchers bind ranks: what counts is how many processors they have together, not what each of them sees. */
+static struct ri_patience patience_of(const struct ring_comm *c)
+{
+    struct ri_processors together = {{0}};
+    for (uint32_t i = 0; i < c->local_size; i++)
+        for (size_t w = 0; w < RI_PROCESSOR_WORDS; w++)
+            together.word[w] |= c->peer[c->local_ranks[i]].processors.word[w];
+    return ri_patience_for(c->local_size, ri_processors_count(&together));
+}
+
 /* From here on the ranks of this host see each other die. */
 static ring_status_t meet_locals(struct ring_comm *c)
 {
-    c->patience = ri_patience_for(c->local_size);
+    c->patience = patience_of(c);
     atomic_store_explicit(&c->acquainted, true, memory_order_release);
     const ring_status_t status = c->local_size > 1 ? list_locals(c) : RING_OK;
     return status ? status : ri_watch_locals(c);

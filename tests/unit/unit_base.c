@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/base: settings, errors, memory, segments, waiting, the background thread. */
 #include <criterion/criterion.h>
+#include <sched.h>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -45,8 +46,9 @@ Test(conf, every_default_is_printed_as_written_or_equal)
 Test(conf, numbers_take_the_whole_text_the_unit_and_the_range)
 {
     struct ri_conf conf;
-    static const char *const bad[] = {"",    " ",    "abc", "4MB", "1e6",  "-1",     "+1",   "0x10", "1 2",
-                                      "1\n", "1.5K", "K",   "99999999999999999999", "0", "1025G", "64k"};
+    static const char *const bad[] = {
+        "",  " ",     "abc", "4MB", "1e6", "-1", "+1", "0x10", "1 2", "1\n", "1.5K", "K", "99999999999999999999",
+        "0", "1025G", "64k"};
     ri_conf_defaults(&conf);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cr_assert_eq(ri_conf_set(&conf, row("RING_SEGMENT"), bad[i]), RING_ERR_CONFIG, "\"%s\"", bad[i]);
@@ -85,7 +87,8 @@ Test(conf, the_environment_is_read_and_a_wrong_value_named)
     cr_assert_eq(conf.tcp_sockets, 4);
     setenv("RING_TCP_SOCKETS", "17", 1);
     cr_assert_eq(ri_conf_load(&conf), RING_ERR_CONFIG);
-    cr_assert_str_eq(ri_error_get(), "RING_TCP_SOCKETS=\"17\" is not accepted: it takes a whole number, 1 to 16 (default 1)");
+    cr_assert_str_eq(ri_error_get(),
+                     "RING_TCP_SOCKETS=\"17\" is not accepted: it takes a whole number, 1 to 16 (default 1)");
 }
 
 Test(error, a_sentence_may_be_built_from_the_last_one)
@@ -157,19 +160,41 @@ Test(seg, descriptors_travel_with_their_message)
     close(pair[1]);
 }
 
+Test(wait, pausing_pays_only_with_a_processor_for_each)
+{
+    cr_assert_gt(ri_patience_for(2, 2).spins, 0);
+    cr_assert_gt(ri_patience_for(1, 8).spins, 0);
+    cr_assert_eq(ri_patience_for(3, 2).spins, 0);
+}
+
+Test(wait, processors_are_those_that_the_process_is_bound_to)
+{
+    struct ri_processors all, one;
+    cpu_set_t set;
+    ri_processors_get(&all);
+    cr_assert_geq(ri_processors_count(&all), 1);
+    CPU_ZERO(&set);
+    for (size_t i = 0; i < CPU_SETSIZE && !CPU_COUNT(&set); i++)
+        if (i < 64 * RI_PROCESSOR_WORDS && all.word[i / 64] >> i % 64 & 1)
+            CPU_SET(i, &set);
+    cr_assert_eq(sched_setaffinity(0, sizeof set, &set), 0);
+    ri_processors_get(&one);
+    cr_assert_eq(ri_processors_count(&one), 1);
+}
+
 Test(wait, ends_at_the_deadline_and_at_an_abort)
 {
     struct ri_wait w;
     ri_abort_word word = 0;
     ring_status_t status;
     const uint64_t begin = ri_now();
-    ri_wait_begin(&w, &word, ri_deadline(30 * RI_MILLISECOND), ri_patience_for(1000));
+    ri_wait_begin(&w, &word, ri_deadline(30 * RI_MILLISECOND), ri_patience_for(1000, 1));
     while (!(status = ri_wait_round(&w, NULL, NULL)))
         ;
     cr_assert_eq(status, RING_ERR_TIMEOUT);
     cr_assert_geq(ri_now() - begin, 30 * RI_MILLISECOND);
     cr_assert_leq(ri_now() - begin, 200 * RI_MILLISECOND);
-    ri_wait_begin(&w, &word, RI_NEVER, ri_patience_for(1));
+    ri_wait_begin(&w, &word, RI_NEVER, ri_patience_for(1, 1));
     atomic_store(&word, 1);
     cr_assert_eq(ri_wait_round(&w, NULL, NULL), RING_ERR_ABORTED);
 }

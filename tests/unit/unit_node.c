@@ -200,7 +200,9 @@ static void job_begin(struct job *job, uint32_t size)
     job->bytes = ri_node_bytes(size);
     job->base = mmap(NULL, job->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(job->base, MAP_FAILED);
-    job->patience = ri_patience_for(size);
+    struct ri_processors mine;
+    ri_processors_get(&mine);
+    job->patience = ri_patience_for(size, ri_processors_count(&mine));
     job->timeout = 60 * RI_SECOND;
     job->cma = RI_CMA_AUTO;
     job->one_process = true;
