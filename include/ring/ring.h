@@ -112,7 +112,8 @@ typedef struct ring_comm ring_comm_t; /* opaque */
 /* Join all ranks of the job that the launcher started (ringrun, Open MPI's mpirun, srun --mpi=pmix: any PMIx server).
  * Collective.  A program that was started alone becomes a job of one; but when the environment shows a launcher that
  * cannot be joined, that is RING_ERR_LAUNCH, never a silent job of one.  May be called again for further communicators
- * over the same ranks.
+ * over the same ranks; what ranks tell each other stays in the PMIx library's store (some KiB a communicator) until the
+ * process ends, so programs that make thousands are better served by tickets.
  * On success *comm_out belongs to the caller, who ends it with ring_comm_destroy().
  * Errors: LAUNCH, CONFIG (a RING_ variable is wrong), TIMEOUT (names the ranks that did not arrive within RING_TIMEOUT),
  * MISMATCH (ranks have different settings or versions), PEER_LOST, LIMIT, NOMEM, SYSTEM. */
