@@ -109,7 +109,7 @@ def case_program_is_missing_on_one_host():
         with script(f"#!/bin/sh\necho Welcome to this machine\n[ $(ip netns identify) = {net.names[1]} ] && "
                     f"mount -t tmpfs none {os.path.dirname(prog)}\nexec {RINGRUN} \"$@\"\n") as wrapper:
             result = on(net, prog, env=harness.clean_env(RINGRUN_REMOTE=wrapper))
-            check(result.code == 127 and f"rank 2 on host {net.names[1]}" in result.err and "not found" in result.err,
+            check(result.code == 127 and f" on host {net.names[1]} cannot start" in result.err and "not found" in result.err,
                   result)
             check("Welcome" not in result.out, result)
             result = on(net, "--wdir", os.path.dirname(prog), "sh", "-c", "cat prog >/dev/null",
