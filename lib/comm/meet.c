@@ -329,7 +329,11 @@ static ring_status_t meet_memory(struct ring_comm *c, struct ri_boot *b, struct 
                                  uint64_t deadline)
 {
     const ring_status_t mine = share_memory(c, port, m, deadline);
-    return ri_comm_broken(c) ? ri_comm_verdict(c) : judge_memory(c, b, mine, deadline);
+    if (!ri_comm_broken(c))
+        return judge_memory(c, b, mine, deadline);
+    /* A rank that we saw end may have ended because another was lost: the meeting place knows who was first. */
+    const ring_status_t first = b->ops->alert ? b->ops->alert(b) : RING_OK;
+    return first ? first : ri_comm_verdict(c);
 }
 
 ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
