@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts that are network namespaces: who counts as one host, which interface and family are used, how many ports are
 open, and right sums by every way."""
+import os
 import re
+import shutil
 import subprocess
 
 import harness
@@ -43,6 +45,27 @@ def case_two_hosts():
 def case_one_host_with_two_identities():
     outs, _ = jobs.finishes(4, "sums", per_rank={1: {"RING_HOST_ID": "b"}, 3: {"RING_HOST_ID": "b"}})
     check([joined(t)[3:] for t in outs] == [[0, 2, 0, 2], [1, 2, 0, 2], [0, 2, 1, 2], [1, 2, 1, 2]], outs)
+
+
+def case_ranks_that_cannot_share_memory():
+    """Two users on one host are two hosts; told that they are one, they find out that they cannot share and use links."""
+    if os.geteuid() != 0:
+        harness.skip("another user needs root")
+    with harness.folder() as path:
+        os.chmod(path, 0o755)  # the build folder may be closed to others
+        program = shutil.copy(harness.tool("tests/support/worker"), path)
+        shutil.copy(f"{harness.BUILD}/libring.so.0", path)
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        for identity in ({}, {"RING_HOST_ID": "one"}):
+            env = {"LD_LIBRARY_PATH": path, "RING_TIMEOUT": "8s", **identity}
+            job = jobs.Job(path, 2, "sums", env=env, program=program, prefix={1: nobody})
+            try:
+                check(job.wait(20) == [0, 0], identity, job.story())
+                check([joined(job.text(r))[4] for r in (0, 1)] == [2, 2], identity, job.story())
+                check(("cannot share memory" in job.text(1, "err")) == bool(identity), identity, job.story())
+            finally:
+                job.close()
+            os.unlink(f"{path}/ticket.0")
 
 
 def case_ipv6_only():

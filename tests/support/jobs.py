@@ -12,13 +12,14 @@ class Job:
     """`size` ranks; rank r runs on host place[r] of a harness.Net, or here when there is none.  Output goes to files, so
     that a rank never blocks on a pipe that nobody reads."""
 
-    def __init__(self, path, size, mode, *settings, present=None, env=None, net=None, place=None, per_rank=None):
-        """present: the ranks that come at all."""
+    def __init__(self, path, size, mode, *settings, present=None, env=None, net=None, place=None, per_rank=None,
+                 program=None, prefix=None):
+        """present: the ranks that come at all.  prefix: by rank, a command in front of the program."""
         self.path, self.ranks = path, list(range(size) if present is None else present)
         self.processes = {}
-        program = harness.tool("tests/support/worker")
+        program = program or harness.tool("tests/support/worker")
         for rank in self.ranks:
-            where = net.inside(place[rank]) if net else []
+            where = (net.inside(place[rank]) if net else []) + (prefix or {}).get(rank, [])
             more = {**(env or {}), **((per_rank or {}).get(rank, {}))}
             with open(self.file(rank, "out"), "w") as out, open(self.file(rank, "err"), "w") as err:
                 argv = [*where, program, mode, "--uid", f"{path}/ticket", "--rank", str(rank), "--size", str(size),
