@@ -20,7 +20,30 @@ const char *ring_last_error(void) { return ri_error_get(); }
 size_t ring_dtype_size(ring_dtype_t dtype) { return ri_dtype_size(dtype); }
 const char *ring_dtype_str(ring_dtype_t dtype) { return ri_dtype_name(dtype); }
 const char *ring_redop_str(ring_redop_t redop) { return ri_redop_name(redop); }
-const char *ring_coll_str(ring_coll_t coll) { return coll == RING_ALL_REDUCE ? "all_reduce" : NULL; }
+
+static const char *const colls[] = {
+    [RING_ALL_REDUCE] = "all_reduce",
+    [RING_REDUCE] = "reduce",
+    [RING_BROADCAST] = "broadcast",
+    [RING_REDUCE_SCATTER] = "reduce_scatter",
+    [RING_ALL_GATHER] = "all_gather",
+    [RING_ALL_TO_ALL] = "all_to_all",
+    [RING_GATHER] = "gather",
+    [RING_SCATTER] = "scatter",
+    [RING_BARRIER] = "barrier",
+    [RING_SEND] = "send",
+    [RING_RECV] = "recv",
+    [RING_REDUCE_SCATTERV] = "reduce_scatterv",
+    [RING_ALL_GATHERV] = "all_gatherv",
+    [RING_ALL_TO_ALLV] = "all_to_allv",
+    [RING_GATHERV] = "gatherv",
+    [RING_SCATTERV] = "scatterv",
+};
+
+const char *ring_coll_str(ring_coll_t coll)
+{
+    return (unsigned)coll < sizeof colls / sizeof *colls ? colls[coll] : NULL;
+}
 
 /* ---- who may come in ------------------------------------------------------------------------------------------- */
 
@@ -196,7 +219,7 @@ ring_status_t ring_comm_choice(ring_comm_t *c, ring_coll_t coll, size_t count, r
 
 /* What blocking and started calls have in common: on RING_OK the communicator is entered and *call_out is ready. */
 static ring_status_t admit(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
-                           ring_redop_t redop, struct ri_node_call *call_out)
+                           ring_redop_t redop, struct ri_call *call_out)
 {
     ring_status_t status = check_types(dtype, redop);
     if (status || (status = check_buffers(src, dst, count, ring_dtype_size(dtype))) || (status = enter(c)))
@@ -206,7 +229,7 @@ static ring_status_t admit(ring_comm_t *c, const void *src, void *dst, size_t co
         leave(c);
         return status;
     }
-    *call_out = (struct ri_node_call){
+    *call_out = (struct ri_call){
         .coll = RING_ALL_REDUCE, .dtype = dtype, .redop = redop, .src = src, .dst = dst, .count = count};
     return RING_OK;
 }
@@ -214,7 +237,7 @@ static ring_status_t admit(ring_comm_t *c, const void *src, void *dst, size_t co
 ring_status_t ring_all_reduce(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
                               ring_redop_t redop)
 {
-    struct ri_node_call call;
+    struct ri_call call;
     ring_status_t status = admit(c, src, dst, count, dtype, redop, &call);
     if (status)
         return status;
@@ -226,7 +249,7 @@ ring_status_t ring_all_reduce(ring_comm_t *c, const void *src, void *dst, size_t
 ring_status_t ring_all_reduce_start(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
                                     ring_redop_t redop, ring_op_t **op_out)
 {
-    struct ri_node_call call;
+    struct ri_call call;
     if (!op_out)
         return ri_fail(RING_ERR_INVALID, "op_out is NULL");
     ring_status_t status = admit(c, src, dst, count, dtype, redop, &call);

@@ -93,8 +93,26 @@ typedef enum ring_redop {
 } ring_redop_t;
 
 typedef enum ring_coll {
-    RING_ALL_REDUCE = 0
+    RING_ALL_REDUCE = 0,
+    RING_REDUCE = 1,
+    RING_BROADCAST = 2,
+    RING_REDUCE_SCATTER = 3,
+    RING_ALL_GATHER = 4,
+    RING_ALL_TO_ALL = 5,
+    RING_GATHER = 6,
+    RING_SCATTER = 7,
+    RING_BARRIER = 8,
+    RING_SEND = 9,
+    RING_RECV = 10,
+    RING_REDUCE_SCATTERV = 11,
+    RING_ALL_GATHERV = 12,
+    RING_ALL_TO_ALLV = 13,
+    RING_GATHERV = 14,
+    RING_SCATTERV = 15
 } ring_coll_t;
+
+/* dst[i] = a[i] op b[i], i < count, for an operation of the caller's (ring_redop_create).  dst may be a or b. */
+typedef void ring_reduce_fn(void *dst, const void *a, const void *b, size_t count, ring_dtype_t dtype, void *context);
 
 /* Bytes of one element; 0 when dtype is none. */
 RING_API size_t ring_dtype_size(ring_dtype_t dtype);

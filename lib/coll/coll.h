@@ -6,6 +6,7 @@
 #ifndef RI_COLL_H
 #define RI_COLL_H
 
+#include "lib/base/call.h"
 #include "lib/sched/sched.h"
 
 struct ri_coll_args {
@@ -13,6 +14,19 @@ struct ri_coll_args {
     size_t count;   /* elements                                    */
     uint32_t esize; /* bytes of an element                         */
     size_t seg;     /* bytes: longest message, a multiple of esize */
+    uint32_t root;  /* or the peer of send and recv */
+    /* As in lib/base/call.h.  all_gather and reduce_scatter: the same on all ranks; else known to this rank alone, so
+     * that neither fits() nor cost() may look into them. */
+    const size_t *scounts, *sdispls, *rcounts, *rdispls;
+    const struct ri_layout *layout; /* NULL: nothing is known, every rank has a host of its own */
+};
+
+/* Which ranks share a host.  The same on all ranks. */
+struct ri_layout {
+    uint32_t nodes;
+    const uint32_t *node_of; /* by rank                                                                      */
+    const uint32_t *order;   /* by position: the ranks, host by host, ascending within a host                */
+    const uint32_t *first;   /* by node, and one more: the position of its first rank; first[nodes] is size  */
 };
 
 /* Seconds are too long here: nanoseconds, and nanoseconds per byte. */
@@ -44,9 +58,6 @@ const struct ri_algorithm *ri_algorithm_choose(ring_coll_t coll, const struct ri
 size_t ri_segment_for(size_t bytes, uint32_t parts, uint32_t esize, size_t limit);
 
 /* Part `index` of `total` elements cut into `parts` as evenly as whole elements allow: the first ones get one more. */
-struct ri_cut {
-    size_t begin, count; /* elements */
-};
 static inline struct ri_cut ri_cut_of(size_t total, size_t parts, size_t index)
 {
     const size_t base = total / parts, more = total % parts;

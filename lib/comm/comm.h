@@ -138,7 +138,7 @@ struct ring_op {
     struct ring_comm *comm;          /* NULL: destroyed                                       */
     struct ring_op *next;            /* in flight                                             */
     struct ring_op *newer, **handle; /* all that the caller holds; handle: what points to us  */
-    struct ri_node_call call;
+    struct ri_call call;
     struct ri_program *program; /* NULL: by the node */
     struct ri_spare *run;
     uint64_t deadline;
@@ -155,7 +155,7 @@ struct ring_comm {
     struct ring_op *first, **last; /* in flight, in the order they were started */
     struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
-    const struct ri_node_call *running; /* the blocking call that is inside the node */
+    const struct ri_call *running; /* the blocking call that is inside the node */
     struct ri_patience patience;
     struct ri_wires wires;
     struct ri_program *programs; /* most recently used first */
@@ -255,7 +255,7 @@ void ri_wires_hang_up(struct ring_comm *c);
 void ri_wires_close(struct ring_comm *c);
 
 /* program.c */
-ring_status_t ri_program_get(struct ring_comm *c, const struct ri_node_call *call, struct ri_program **program_out,
+ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, struct ri_program **program_out,
                              struct ri_spare **run_out);
 void ri_program_put(struct ri_program *p, struct ri_spare *run);
 const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, ring_coll_t coll, size_t count, uint32_t esize,
@@ -263,15 +263,15 @@ const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, ring_col
 void ri_program_close(struct ring_comm *c);
 
 /* op.c */
-ring_status_t ri_op_run(struct ring_comm *c, const struct ri_node_call *call);
-ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, struct ring_op **op_out);
+ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call);
+ring_status_t ri_op_start(struct ring_comm *c, const struct ri_call *call, struct ring_op **op_out);
 ring_status_t ri_op_test(struct ring_op *op, int *done_out);
 ring_status_t ri_op_wait(struct ring_op *op);
 void ri_op_free(struct ring_op *op);    /* one that is done */
 void ri_op_orphan(struct ring_comm *c); /* the handles that the caller still holds outlive c */
 void ri_op_drain(struct ring_comm *c);  /* complete everything in flight */
 void ri_op_stalled(void *comm, uint64_t waited);
-void ri_op_signature(const struct ring_comm *c, const struct ri_node_call *call, uint32_t seq, uint8_t algo,
+void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq, uint8_t algo,
                      struct ri_signature *signature_out);
 
 /* stall.c */

@@ -72,8 +72,8 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
                                                   : ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", b->size);
 }
 
-static void node_disagrees(void *owner, uint32_t peer, const struct ri_node_call *mine,
-                           const struct ri_node_call *theirs)
+static void node_disagrees(void *owner, uint32_t peer, const struct ri_call *mine,
+                           const struct ri_call *theirs)
 {
     struct ring_comm *c = owner;
     struct ri_signature s;

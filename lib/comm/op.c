@@ -26,7 +26,7 @@ static uint64_t coarse_now(void)
     return (uint64_t)t.tv_sec * RI_SECOND + (uint64_t)t.tv_nsec;
 }
 
-void ri_op_signature(const struct ring_comm *c, const struct ri_node_call *call, uint32_t seq, uint8_t algo,
+void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq, uint8_t algo,
                      struct ri_signature *signature_out)
 {
     (void)c;
@@ -217,13 +217,13 @@ void ri_op_stalled(void *comm, uint64_t waited)
 /* ---- the calls ------------------------------------------------------------------------------------------------- */
 
 /* A job of one, and only there. */
-static void run_alone(const struct ri_node_call *call)
+static void run_alone(const struct ri_call *call)
 {
     if (call->count && call->src != call->dst)
         memcpy(call->dst, call->src, call->count * ring_dtype_size(call->dtype));
 }
 
-static ring_status_t begin(struct ring_comm *c, struct ring_op *op, const struct ri_node_call *call)
+static ring_status_t begin(struct ring_comm *c, struct ring_op *op, const struct ri_call *call)
 {
     *op = (struct ring_op){.comm = c, .call = *call, .deadline = coarse_now() + c->conf.op_timeout, .status = RING_OK};
     if (!c->node) {
@@ -243,7 +243,7 @@ static ring_status_t begin(struct ring_comm *c, struct ring_op *op, const struct
     return RING_OK;
 }
 
-ring_status_t ri_op_run(struct ring_comm *c, const struct ri_node_call *call)
+ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call)
 {
     struct ring_op op;
     if (c->size == 1) {
@@ -274,7 +274,7 @@ static void hold(struct ring_comm *c, struct ring_op *op)
     c->handles = op;
 }
 
-ring_status_t ri_op_start(struct ring_comm *c, const struct ri_node_call *call, struct ring_op **op_out)
+ring_status_t ri_op_start(struct ring_comm *c, const struct ri_call *call, struct ring_op **op_out)
 {
     struct ring_op *op = ri_new(1, sizeof *op);
     ring_status_t status = op ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for an operation");

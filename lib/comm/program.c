@@ -104,7 +104,7 @@ static ring_status_t take_run(struct ring_comm *c, struct ri_program *p, struct 
     return status;
 }
 
-ring_status_t ri_program_get(struct ring_comm *c, const struct ri_node_call *call, struct ri_program **program_out,
+ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, struct ri_program **program_out,
                              struct ri_spare **run_out)
 {
     const uint32_t esize = (uint32_t)ring_dtype_size(call->dtype);

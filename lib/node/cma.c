@@ -88,7 +88,7 @@ static bool reduce_piece(struct ri_node *node, uint64_t i)
         const void *right = operand(node, r, &p, next);
         unsigned char *to = r + 1 == node->size ? dst : sum;
         if (right)
-            red->reduce(to, left, right, p.bytes / red->esize);
+            red->reduce(red, to, left, right, p.bytes / red->esize);
         left = right ? to : NULL;
     }
     if (left && red->divide)

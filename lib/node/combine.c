@@ -18,10 +18,10 @@ static void combine_block(const struct ri_node *node, void *dst, size_t offset, 
     const void *left = operand(node, 0, offset);
     const uint32_t last = node->size - 1;
     for (uint32_t r = 1; r < last; r++) {
-        red->reduce(node->bounce, left, operand(node, r, offset), count);
+        red->reduce(red, node->bounce, left, operand(node, r, offset), count);
         left = node->bounce;
     }
-    red->reduce(dst, left, operand(node, last, offset), count);
+    red->reduce(red, dst, left, operand(node, last, offset), count);
     if (red->divide)
         red->divide(dst, count, node->size);
 }

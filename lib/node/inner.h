@@ -58,7 +58,7 @@ enum step { STEP_MOVED, STEP_WAIT, STEP_DONE, STEP_FAILED };
 struct way;
 
 struct op {
-    struct ri_node_call call;
+    struct ri_call call;
     const struct ri_reduction *red;
     const struct way *way;
     size_t bytes;

@@ -31,7 +31,7 @@ static void reduce(const struct ri_node *node)
     void *dst = node->op.call.dst;
     const void *left = line_of(node, 0)->payload;
     for (uint32_t r = 1; r < node->size; r++) {
-        red->reduce(dst, left, line_of(node, r)->payload, count);
+        red->reduce(red, dst, left, line_of(node, r)->payload, count);
         left = dst;
     }
     if (red->divide)

@@ -113,20 +113,20 @@ static const struct way *way_for(const struct ri_node *node, size_t bytes)
     return bytes <= node->one_shot_max ? &ri_node_one_shot : &ri_node_two_shot;
 }
 
-static size_t bytes_of(const struct ri_node_call *call)
+static size_t bytes_of(const struct ri_call *call)
 {
     size_t bytes;
     return __builtin_mul_overflow(call->count, ri_dtype_size(call->dtype), &bytes) ? SIZE_MAX : bytes;
 }
 
-const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *call)
+const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
 {
     return way_for(node, bytes_of(call))->name;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-static void begin(struct ri_node *node, const struct ri_node_call *call)
+static void begin(struct ri_node *node, const struct ri_call *call)
 {
     struct op *op = &node->op;
     op->call = *call;
@@ -215,14 +215,14 @@ static ring_status_t finish(struct ri_node *node, enum step step, uint64_t deadl
     return ended(node, step);
 }
 
-ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline)
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, uint64_t deadline)
 {
     begin(node, call);
     const enum step step = advance_eagerly(node);
     return step >= STEP_DONE ? ended(node, step) : finish(node, step, deadline);
 }
 
-void ri_node_begin(struct ri_node *node, const struct ri_node_call *call) { begin(node, call); }
+void ri_node_begin(struct ri_node *node, const struct ri_call *call) { begin(node, call); }
 
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out)
 {

@@ -12,21 +12,11 @@
 #ifndef RI_NODE_H
 #define RI_NODE_H
 
+#include "lib/base/call.h"
 #include "lib/base/wait.h"
 #include "lib/reduce/reduce.h"
 
 struct ri_node; /* one rank's view of its node */
-
-/* What all ranks of the node need to know of a call; differing ones are a mismatch. */
-struct ri_node_call {
-    ring_coll_t coll;
-    ring_dtype_t dtype;
-    ring_redop_t redop;
-    uint32_t root;
-    const void *src;
-    void *dst;
-    size_t count;
-};
 
 struct ri_node_setup {
     uint32_t rank, size; /* among the ranks of the node */
@@ -38,7 +28,7 @@ struct ri_node_setup {
     int cma;             /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
     /* The ranks disagree: peer (of the node) announced `theirs` where this rank announced `mine`.  Called at most once
      * per operation, which then fails with RING_ERR_MISMATCH. */
-    void (*mismatch)(void *owner, uint32_t peer, const struct ri_node_call *mine, const struct ri_node_call *theirs);
+    void (*mismatch)(void *owner, uint32_t peer, const struct ri_call *mine, const struct ri_call *theirs);
     /* Called about every 100 ms of one long wait, by the thread that waits; may be NULL. */
     void (*stalled)(void *owner, uint64_t waited_ns);
     void *owner;
@@ -60,17 +50,17 @@ ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline);
 
 /* What a call will use: "line", "one-shot", "two-shot", "cma", "direct", "self"; for ring_info and tests. Static text.
  */
-const char *ri_node_path(const struct ri_node *node, const struct ri_node_call *call);
+const char *ri_node_path(const struct ri_node *node, const struct ri_call *call);
 
 /* One call from beginning to end on the caller's thread; the fast path.  deadline as in wait.h; a
  * coarse clock will do for it, as reading the fine one would be a fifth of the shortest call.
  * RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT, RING_ERR_MISMATCH; RING_ERR_PEER_LOST when a peer was gone
  * as its memory was read, RING_ERR_SYSTEM when it could not be read.  Any error is final for the node. */
-ring_status_t ri_node_run(struct ri_node *node, const struct ri_node_call *call, uint64_t deadline);
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, uint64_t deadline);
 
 /* The same in pieces, for operations in flight: begin, then step until it is not RING_OK-and-not-done.  One operation
  * at a time.  step never waits. */
-void ri_node_begin(struct ri_node *node, const struct ri_node_call *call);
+void ri_node_begin(struct ri_node *node, const struct ri_call *call);
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out);
 /* Sleep until the operation under way may go on, at most ms; a ri_sleep_fn with arg = node.  Calls stalled(). */
 void ri_node_sleep(void *node, int ms);

@@ -88,7 +88,7 @@ static ring_status_t time_way(struct ri_node *node, const struct trial *t, const
                               uint64_t *best_out)
 {
     const size_t count = bytes / sizeof(float);
-    const struct ri_node_call call = {
+    const struct ri_call call = {
         .coll = RING_ALL_REDUCE, .dtype = RING_FLOAT, .redop = RING_SUM, .src = t->src, .dst = t->dst, .count = count};
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < REPEATS; i++) {

@@ -52,15 +52,15 @@ void ri_node_sleep(void *arg, int ms)
 }
 
 /* Coll, dtype and redop are small; a root is a rank of the node (more than 65535 would not map the segment). */
-static uint32_t signature_of(const struct ri_node_call *call)
+static uint32_t signature_of(const struct ri_call *call)
 {
     return ((uint32_t)call->coll & 31) | ((uint32_t)call->dtype & 31) << 5 | ((uint32_t)call->redop & 63) << 10 |
            call->root << 16;
 }
 
-static struct ri_node_call call_of(uint32_t sig, uint64_t count)
+static struct ri_call call_of(uint32_t sig, uint64_t count)
 {
-    return (struct ri_node_call){.coll = (ring_coll_t)(sig & 31),
+    return (struct ri_call){.coll = (ring_coll_t)(sig & 31),
                                  .dtype = (ring_dtype_t)(sig >> 5 & 31),
                                  .redop = (ring_redop_t)(sig >> 10 & 63),
                                  .root = sig >> 16,
@@ -94,7 +94,7 @@ void ri_node_announce_buffers(struct ri_node *node)
 
 static enum step disagree(struct ri_node *node, uint32_t peer, uint32_t sig, uint64_t count)
 {
-    const struct ri_node_call theirs = call_of(sig, count);
+    const struct ri_call theirs = call_of(sig, count);
     node->op.status = RING_ERR_MISMATCH;
     if (node->s.mismatch)
         node->s.mismatch(node->s.owner, peer, &node->op.call, &theirs);

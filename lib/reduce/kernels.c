@@ -5,8 +5,10 @@
  * every set computes the same thing: one operation per element in the order of the arguments, no contraction, no
  * reassociation. Integers wrap: they are computed in an unsigned type of at least 32 bits, because promotion to int
  * would overflow. Minimum and maximum of a NaN is the one NaN of the compiler, so that its bits do not depend on how a
- * loop was compiled. Cost: loads two and stores one element (two for the reduce2 forms).  Any thread; no state. */
+ * loop was compiled. Cost: loads two and stores one element.  Any thread; no state. */
 #include "lib/reduce/kernels.h"
+
+#include <string.h>
 
 /* dst may be equal to a source, so no iteration depends on another: without this the in-place case would be scalar. */
 #if defined(__clang__)
@@ -28,30 +30,17 @@ ELEMENT(uint64_t);
 ELEMENT(float);
 ELEMENT(double);
 
-#define KERNEL(T, op, value)                                                                 \
-    static void op##_##T(void *dst, const void *a, const void *b, size_t count)              \
-    {                                                                                        \
-        m_##T *d = dst;                                                                      \
-        const m_##T *as = a, *bs = b;                                                        \
-        INDEPENDENT for (size_t i = 0; i < count; i++)                                       \
-        {                                                                                    \
-            const T x = as[i], y = bs[i];                                                    \
-            d[i] = (value);                                                                  \
-        }                                                                                    \
-    }                                                                                        \
-    static void op##2_##T(void *dst, void *dst2, const void *a, const void *b, size_t count) \
-    {                                                                                        \
-        m_##T *d = dst, *d2 = dst2;                                                          \
-        const m_##T *as = a, *bs = b;                                                        \
-        if (!d2) {                                                                           \
-            op##_##T(dst, a, b, count);                                                      \
-            return;                                                                          \
-        }                                                                                    \
-        INDEPENDENT for (size_t i = 0; i < count; i++)                                       \
-        {                                                                                    \
-            const T x = as[i], y = bs[i];                                                    \
-            d[i] = d2[i] = (value);                                                          \
-        }                                                                                    \
+#define KERNEL(T, op, value)                                                                                         \
+    static void op##_##T(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count)        \
+    {                                                                                                                \
+        m_##T *d = dst;                                                                                              \
+        const m_##T *as = a, *bs = b;                                                                                \
+        (void)r;                                                                                                     \
+        INDEPENDENT for (size_t i = 0; i < count; i++)                                                               \
+        {                                                                                                            \
+            const T x = as[i], y = bs[i];                                                                            \
+            d[i] = (value);                                                                                          \
+        }                                                                                                            \
     }
 
 #define DIVISION(T, value)                                   \
@@ -99,11 +88,29 @@ DIVISION(uint32_t, (uint32_t)((double)x / n))
 DIVISION(int64_t, x / (int64_t)n)
 DIVISION(uint64_t, x / n)
 
-#define ROW(T)                                                                             \
-    {                                                                                      \
-        [RING_SUM] = {sum_##T, sum2_##T, NULL}, [RING_PROD] = {prod_##T, prod2_##T, NULL}, \
-        [RING_MIN] = {min_##T, min2_##T, NULL}, [RING_MAX] = {max_##T, max2_##T, NULL},    \
-        [RING_AVG] = {sum_##T, sum2_##T, div_##T},                                         \
+/* A block at a time, which stays in cache while all operands are added to it. */
+static void combine(const struct ri_reduction *r, const struct ri_combine *c)
+{
+    enum { BLOCK = 4096 };
+    _Alignas(64) unsigned char sum[BLOCK];
+    const size_t most = BLOCK / r->esize;
+    for (size_t at = 0; at < c->count; at += most) {
+        const size_t count = c->count - at < most ? c->count - at : most, offset = at * r->esize;
+        memcpy(sum, (const unsigned char *)c->from[0] + offset, count * r->esize);
+        for (uint32_t i = 1; i < c->n; i++)
+            r->reduce(r, sum, sum, (const unsigned char *)c->from[i] + offset, count);
+        if (c->divisor && r->divide)
+            r->divide(sum, count, c->divisor);
+        for (uint32_t k = 0; k < c->outs; k++)
+            memcpy((unsigned char *)c->to[k] + offset, sum, count * r->esize);
+    }
+}
+
+#define ROW(T)                                                                                 \
+    {                                                                                          \
+        [RING_SUM] = {sum_##T, combine, NULL}, [RING_PROD] = {prod_##T, combine, NULL},        \
+        [RING_MIN] = {min_##T, combine, NULL}, [RING_MAX] = {max_##T, combine, NULL},          \
+        [RING_AVG] = {sum_##T, combine, div_##T},                                              \
     }
 
 ri_kernel_table RI_KERNELS = {

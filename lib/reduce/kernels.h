@@ -7,7 +7,7 @@
 
 struct ri_kernel {
     ri_reduce_fn *reduce;
-    ri_reduce2_fn *reduce2;
+    ri_combine_fn *combine;
     ri_divide_fn *divide; /* AVG only */
 };
 

@@ -43,7 +43,11 @@ struct ri_reduction ri_reduction_from(size_t set, ring_dtype_t dtype, ring_redop
 {
     const struct ri_kernel *k = &(*sets[set].table)[dtype][redop];
     return (struct ri_reduction){
-        .reduce = k->reduce, .reduce2 = k->reduce2, .divide = k->divide, .esize = (uint32_t)ri_dtype_size(dtype)};
+        .reduce = k->reduce,
+                                 .combine = k->combine,
+                                 .divide = k->divide,
+                                 .esize = (uint32_t)ri_dtype_size(dtype),
+                                 .dtype = dtype};
 }
 
 struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop)

@@ -20,19 +20,35 @@ size_t ri_dtype_size(ring_dtype_t dtype);      /* bytes; 0 when it is none */
 const char *ri_dtype_name(ring_dtype_t dtype); /* NULL when it is none     */
 const char *ri_redop_name(ring_redop_t redop); /* NULL when it is none     */
 
-/* dst[i] = a[i] op b[i] */
-typedef void ri_reduce_fn(void *dst, const void *a, const void *b, size_t count);
-/* dst[i] = dst2[i] = a[i] op b[i], for a result that two readers want; dst2 may be NULL */
-typedef void ri_reduce2_fn(void *dst, void *dst2, const void *a, const void *b, size_t count);
+struct ri_reduction;
+
+/* dst[i] = a[i] op b[i].  dst may be a or b. */
+typedef void ri_reduce_fn(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count);
 /* dst[i] /= n, integers toward zero */
 typedef void ri_divide_fn(void *dst, size_t count, uint32_t n);
+
+/* Many operands at once: to[k][i] = from[0][i] op from[1][i] op ... from[n - 1][i], in this order, then divided by
+ * `divisor` if that is not 0, for each k < outs.  Every operand is read once and every result written once; floats of
+ * 16 and 8 bits are accumulated in float and rounded once.  to[k] may be one of the operands, but no other overlap. */
+struct ri_combine {
+    const void *const *from;
+    void *const *to;
+    uint32_t n, outs; /* at least 1 */
+    size_t count;     /* elements   */
+    uint32_t divisor; /* of an average; 0: none */
+    bool stream;      /* results go past the caches; visible after the next release store of this thread */
+};
+typedef void ri_combine_fn(const struct ri_reduction *r, const struct ri_combine *c);
 
 /* What a collective needs to reduce, looked up once. AVG adds and then divides. */
 struct ri_reduction {
     ri_reduce_fn *reduce;
-    ri_reduce2_fn *reduce2;
+    ri_combine_fn *combine;
     ri_divide_fn *divide; /* NULL unless AVG */
     uint32_t esize;       /* bytes of an element */
+    ring_dtype_t dtype;
+    ring_reduce_fn *user; /* of an operation made by ring_redop_create(), else NULL */
+    void *context;
 };
 struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop);
 

@@ -160,7 +160,7 @@ static void reduce_in(struct ri_xfer *x, size_t offset, const void *bytes, size_
         return;
     char *dst = at(run, p->dst, offset);
     const char *a = at(run, p->a, offset);
-    run->reduction.reduce(dst, p->swap ? bytes : a, p->swap ? a : bytes, count);
+    run->reduction.reduce(&run->reduction, dst, p->swap ? bytes : a, p->swap ? a : bytes, count);
     if (p->final && run->reduction.divide)
         run->reduction.divide(dst, count, run->program->ranks);
 }
@@ -301,7 +301,7 @@ static void do_slice(struct ri_run *run, const struct ri_step *p, size_t off, si
             memcpy(dst, a, len);
         return;
     }
-    run->reduction.reduce(dst, a, at(run, p->b, off), len >> run->eshift);
+    run->reduction.reduce(&run->reduction, dst, a, at(run, p->b, off), len >> run->eshift);
     if (p->final && run->reduction.divide)
         run->reduction.divide(dst, len >> run->eshift, run->program->ranks);
 }

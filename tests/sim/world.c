@@ -223,7 +223,7 @@ static unsigned char *expected(const struct world *w, const struct job *job)
     unsigned char *sum = new_block(job->part[0].bytes);
     memcpy(sum, job->part[0].given + GUARD, job->part[0].bytes);
     for (uint32_t r = 1; r < w->size; r++)
-        reduction.reduce(sum, sum, job->part[r].given + GUARD, job->count);
+        reduction.reduce(&reduction, sum, sum, job->part[r].given + GUARD, job->count);
     if (reduction.divide)
         reduction.divide(sum, job->count, w->size);
     return sum;

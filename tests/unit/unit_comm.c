@@ -529,6 +529,6 @@ Test(comm, texts_of_every_status)
     cr_assert_null(ring_dtype_str((ring_dtype_t)10));
     cr_assert_eq(ring_dtype_size((ring_dtype_t)10), 0);
     cr_assert_null(ring_redop_str((ring_redop_t)5));
-    cr_assert_null(ring_coll_str((ring_coll_t)1));
+    cr_assert_null(ring_coll_str((ring_coll_t)16));
     cr_assert_str_eq(ring_coll_str(RING_ALL_REDUCE), "all_reduce");
 }

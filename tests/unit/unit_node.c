@@ -91,7 +91,7 @@ static void check_result(const struct task *t, uint32_t size, const unsigned cha
         make_element(t->dtype, t->seed, 0, i, sum);
         for (uint32_t r = 1; r < size; r++) {
             make_element(t->dtype, t->seed, r, i, more);
-            red.reduce(sum, sum, more, 1);
+            red.reduce(&red, sum, sum, more, 1);
         }
         if (red.divide)
             red.divide(sum, 1, size);
@@ -137,9 +137,9 @@ static void buffers_check(const struct buffers *b, const struct task *t, uint32_
     }
 }
 
-static struct ri_node_call call_for(const struct task *t, const struct buffers *b)
+static struct ri_call call_for(const struct task *t, const struct buffers *b)
 {
-    return (struct ri_node_call){.coll = RING_ALL_REDUCE,
+    return (struct ri_call){.coll = RING_ALL_REDUCE,
                                  .dtype = t->dtype,
                                  .redop = t->redop,
                                  .src = t->count ? b->src : NULL,
@@ -173,7 +173,7 @@ static struct task pick_task(uint64_t *state, size_t most, bool one_process)
 struct seen { /* what a rank was told */
     _Atomic uint32_t mismatches, stalls;
     uint32_t peer;
-    struct ri_node_call mine, theirs;
+    struct ri_call mine, theirs;
 };
 
 struct job {
@@ -212,7 +212,7 @@ static void job_begin(struct job *job, uint32_t size)
 
 static void job_end(struct job *job) { munmap(job->base, job->bytes); }
 
-static void on_mismatch(void *owner, uint32_t peer, const struct ri_node_call *mine, const struct ri_node_call *theirs)
+static void on_mismatch(void *owner, uint32_t peer, const struct ri_call *mine, const struct ri_call *theirs)
 {
     struct seen *seen = owner;
     seen->mismatches++;
@@ -251,7 +251,7 @@ static void run_task(struct ri_node *node, const struct job *job, const struct t
 {
     struct buffers b;
     buffers_make(&b, t, rank);
-    const struct ri_node_call call = call_for(t, &b);
+    const struct ri_call call = call_for(t, &b);
     node->forced = job->size > 1 ? t->way : NULL;
     const ring_status_t status = ri_node_run(node, &call, ri_deadline(job->timeout));
     CHECK(status == RING_OK, "rank %u: status %d: %s", rank, status, ri_error_get());
@@ -377,7 +377,7 @@ static void step_task(struct job *job, struct ri_node **nodes, const struct task
         CHECK(steps < 10000000, "no end");
         if (done[r])
             continue;
-        const struct ri_node_call call = call_for(t, &b[r]);
+        const struct ri_call call = call_for(t, &b[r]);
         if (!begun[r]) {
             nodes[r]->forced = job->size > 1 ? t->way : NULL;
             ri_node_begin(nodes[r], &call);
@@ -443,7 +443,7 @@ Test(node, ranks_that_only_sleep_are_woken, .timeout = 60)
 static ring_status_t run_alone(struct job *job, struct ri_node *node, size_t count, uint64_t timeout)
 {
     static int32_t src[100000], dst[100000];
-    const struct ri_node_call call = {.dtype = RING_INT32, .src = src, .dst = dst, .count = count};
+    const struct ri_call call = {.dtype = RING_INT32, .src = src, .dst = dst, .count = count};
     (void)job;
     return ri_node_run(node, &call, ri_deadline(timeout));
 }
@@ -499,7 +499,7 @@ Test(node, those_who_are_behind_are_named_when_all_have_come, .timeout = 20)
     job_begin(&job, 3);
     job.one_process = false;
     for (uint32_t r = 0; r < 3; r++) {
-        const struct ri_node_call call = {.dtype = RING_FLOAT, .src = buffer[r], .dst = buffer[r], .count = CHUNK};
+        const struct ri_call call = {.dtype = RING_FLOAT, .src = buffer[r], .dst = buffer[r], .count = CHUNK};
         nodes[r] = open_rank(&job, r);
         ri_node_begin(nodes[r], &call);
     }
@@ -521,9 +521,9 @@ Test(node, those_who_are_behind_are_named_when_all_have_come, .timeout = 20)
 
 enum { FIELDS = 5, ODD_RANK = 1 };
 
-static struct ri_node_call differing_call(unsigned field, bool odd)
+static struct ri_call differing_call(unsigned field, bool odd)
 {
-    struct ri_node_call call = {.dtype = RING_INT32, .redop = RING_SUM, .root = 2, .count = 3000};
+    struct ri_call call = {.dtype = RING_INT32, .redop = RING_SUM, .root = 2, .count = 3000};
     if (!odd)
         return call;
     switch (field) {
@@ -545,7 +545,7 @@ static struct ri_node_call differing_call(unsigned field, bool odd)
     return call;
 }
 
-static bool same_call(const struct ri_node_call *a, const struct ri_node_call *b)
+static bool same_call(const struct ri_call *a, const struct ri_call *b)
 {
     return a->coll == b->coll && a->dtype == b->dtype && a->redop == b->redop && a->root == b->root &&
            a->count == b->count;
@@ -555,7 +555,7 @@ static void live_disagreeing(struct job *job, uint32_t rank)
 {
     unsigned char *src = malloc(3000 * 4), *dst = malloc(3000 * 4);
     struct ri_node *node = open_rank(job, rank);
-    struct ri_node_call call = differing_call((unsigned)job->seed, rank == ODD_RANK);
+    struct ri_call call = differing_call((unsigned)job->seed, rank == ODD_RANK);
     call.src = memset(src, 1, 3000 * 4);
     call.dst = memset(dst, 0x77, 3000 * 4);
     const ring_status_t status = ri_node_run(node, &call, ri_deadline(RI_SECOND));
@@ -563,7 +563,7 @@ static void live_disagreeing(struct job *job, uint32_t rank)
     for (size_t i = 0; i < 3000 * 4; i++)
         CHECK(dst[i] == 0x77, "dst was written");
     const struct seen *seen = &job->seen[rank];
-    const struct ri_node_call theirs = differing_call((unsigned)job->seed, rank != ODD_RANK);
+    const struct ri_call theirs = differing_call((unsigned)job->seed, rank != ODD_RANK);
     CHECK(seen->mismatches == 1, "%u", seen->mismatches);
     CHECK((rank == ODD_RANK) == (seen->peer != ODD_RANK), "rank %u blames %u", rank, seen->peer);
     CHECK(same_call(&seen->mine, &call) && same_call(&seen->theirs, &theirs), "field %llu",
@@ -590,7 +590,7 @@ Test(node, a_difference_in_any_field_is_a_mismatch_on_all_ranks, .timeout = 60)
 static void live_dying(struct job *job, uint32_t rank)
 {
     static float src[100000], dst[100000];
-    const struct ri_node_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
+    const struct ri_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
     struct ri_node *node = open_rank(job, rank);
     node->forced = &ri_node_cma;
     if (rank) { /* come to the operation and die */
@@ -620,7 +620,7 @@ Test(node, an_address_that_a_peer_does_not_have_is_an_error)
     struct job job;
     job_begin(&job, 2);
     struct ri_node *nodes[2];
-    const struct ri_node_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
+    const struct ri_call call = {.dtype = RING_FLOAT, .src = src, .dst = dst, .count = 100000};
     bool done = false, moved = false;
     for (uint32_t r = 0; r < 2; r++) {
         nodes[r] = open_rank(&job, r);
@@ -665,7 +665,7 @@ Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
         struct task t = pick_task(&state, 600000, false);
         struct buffers b;
         buffers_make(&b, &t, 0);
-        const struct ri_node_call call = call_for(&t, &b);
+        const struct ri_call call = call_for(&t, &b);
         bool done = false, moved = false;
         node->forced = t.way;
         ri_node_begin(node, &call);
@@ -688,7 +688,7 @@ Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
 
 static const char *path_of(const struct ri_node *node, size_t bytes)
 {
-    const struct ri_node_call call = {.dtype = RING_UINT8, .count = bytes};
+    const struct ri_call call = {.dtype = RING_UINT8, .count = bytes};
     return ri_node_path(node, &call);
 }
 

@@ -159,16 +159,20 @@ static void box_check_guards(const struct box *b)
             cr_assert_eq(*p, 0xa5, "a kernel wrote outside its buffer");
 }
 
-enum form { APART, ON_FIRST, ON_SECOND, TWICE, TWICE_NULL, FORMS };
+enum form { APART, ON_FIRST, ON_SECOND, TWICE, COMBINED, FORMS };
 
 static void run_form(enum form form, const struct ri_reduction *r, struct box *d, struct box *d2, struct box *a,
                      struct box *b, size_t count)
 {
     void *dst = form == ON_FIRST ? a->at : form == ON_SECOND ? b->at : d->at;
-    if (form == TWICE || form == TWICE_NULL)
-        r->reduce2(dst, form == TWICE ? d2->at : NULL, a->at, b->at, count);
+    if (form == TWICE || form == COMBINED)
+        r->combine(r, &(struct ri_combine){.from = (const void *[]){a->at, b->at},
+                                           .n = 2,
+                                           .to = (void *[]){dst, d2->at},
+                                           .outs = form == TWICE ? 2 : 1,
+                                           .count = count});
     else
-        r->reduce(dst, a->at, b->at, count);
+        r->reduce(r, dst, a->at, b->at, count);
     if (dst != d->at)
         memcpy(d->at, dst, d->len);
     if (form != TWICE)
@@ -222,7 +226,7 @@ Test(reduce, minimum_and_maximum_of_nan_have_the_same_bits_in_every_set_and_orde
                     a[i] = i % 2 ? nans[n] : 0x40000000;
                     b[i] = i % 2 ? 0x40000000 : nans[n];
                 }
-                ri_reduction_from(set, RING_FLOAT, (ring_redop_t)op).reduce(a, a, b, 67);
+                ri_reduction_from(set, RING_FLOAT, (ring_redop_t)op).reduce(NULL, a, a, b, 67);
                 first = first ? first : a[0];
                 cr_assert_eq(first & 0x7fc00000, 0x7fc00000, "not a quiet NaN");
                 for (size_t i = 0; i < 67; i++)

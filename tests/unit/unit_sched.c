@@ -166,9 +166,9 @@ static const struct ri_transport notes = {.send = note_send, .recv = note_recv};
 static struct ri_tctx ctx = {.transport = &notes};
 static struct ri_link wire = {.ctx = &ctx};
 
-static void copy(void *to, const void *a, const void *b, size_t count)
+static void copy(const struct ri_reduction *r, void *to, const void *a, const void *b, size_t count)
 {
-    (void)a;
+    (void)r, (void)a;
     memcpy(to, b, count);
 }
 
