@@ -201,6 +201,17 @@ ring_status_t ri_port_collect(struct ri_port *port, struct ri_member *m, uint32_
                : status;
 }
 
+ring_status_t ri_port_try_collect(struct ri_port *port, struct ri_member *m, uint32_t from, uint16_t purpose,
+                                  uint16_t lane, int *fd_out)
+{
+    int fd = -1;
+    (void)port;
+    if (look(m, from, purpose, lane, &fd) < 0)
+        return no_descriptors(from);
+    *fd_out = fd;
+    return RING_OK;
+}
+
 int32_t ri_port_peer_pid(int fd)
 {
     struct ucred peer;

@@ -59,6 +59,10 @@ ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *pe
 ring_status_t ri_port_collect(struct ri_port *port, struct ri_member *m, uint32_t from, uint16_t purpose, uint16_t lane,
                               const ri_abort_word *abort, uint64_t deadline, int *fd_out);
 
+/* The same without waiting: *fd_out is -1 when it has not come yet.  For links that are made while others are in use. */
+ring_status_t ri_port_try_collect(struct ri_port *port, struct ri_member *m, uint32_t from, uint16_t purpose,
+                                  uint16_t lane, int *fd_out);
+
 /* pid of the process at the other end of an AF_UNIX socket as we see it; 0 when it cannot be seen. */
 int32_t ri_port_peer_pid(int fd);
 

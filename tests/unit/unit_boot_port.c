@@ -321,6 +321,34 @@ Test(port, who_comes_early_waits_for_the_rank_to_join, .timeout = 20)
     ri_port_close(port);
 }
 
+Test(port, looking_for_a_connection_does_not_wait, .timeout = 20)
+{
+    uint32_t size = 4;
+    struct ri_port *port = open_port();
+    struct ri_member m = {.comm_id = 5, .rank = 1, .key = key_of, .owner = &size};
+    struct caller c = {.port = port, .deadline = ri_deadline(10 * RI_SECOND)};
+    c.hello = (struct ri_hello){.comm_id = 5, .from = 2, .to = 1, .purpose = RI_FOR_LINK, .lane = 3};
+    int fd = 7, other = 7;
+    ri_port_join(port, &m);
+    cr_assert_eq(ri_port_try_collect(port, &m, 2, RI_FOR_LINK, 3, &fd), RING_OK, "%s", ri_error_get());
+    cr_assert_eq(fd, -1, "nobody has called");
+    start(&c);
+    while (fd < 0 && ri_now() < c.deadline)
+        cr_assert_eq(ri_port_try_collect(port, &m, 2, RI_FOR_LINK, 3, &fd), RING_OK);
+    pthread_join(c.thread, NULL);
+    cr_assert_eq(c.status, RING_OK, "%s", c.error);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(ri_port_try_collect(port, &m, 2, RI_FOR_LINK, 4, &other), RING_OK);
+    cr_assert_eq(other, -1, "another lane has not come");
+    other = 7;
+    cr_assert_eq(ri_port_try_collect(port, &m, 2, RI_FOR_LINK, 3, &other), RING_OK);
+    cr_assert_eq(other, -1, "it is handed out once");
+    close(fd);
+    close(c.fd);
+    ri_port_leave(port, &m);
+    ri_port_close(port);
+}
+
 Test(port, the_same_connection_is_taken_once, .timeout = 20)
 {
     uint32_t size = 4;
