@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/coll/coll.h"
+#include "lib/coll/tree.h"
 
 /* Processes on hosts with 10 Gbit/s between them: 20 us, 0.8 ns a byte. */
 static const struct ri_cost_model net = {.latency = 20000, .byte = 0.8, .reduce_byte = 0.1, .message = 500};
@@ -93,6 +94,98 @@ Test(cut, parts_are_even_adjoining_and_complete)
             }
             cr_assert_eq(at, totals[t]);
         }
+}
+
+/* ---- trees ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST = 70 };
+
+/* Hosts of three ranks dealt out like cards, so that neither ranks nor order are 0, 1, 2 ... */
+static struct ri_layout deal(uint32_t size, uint32_t *node_of, uint32_t *order, uint32_t *first)
+{
+    const uint32_t nodes = (size + 2) / 3;
+    uint32_t n = 0;
+    for (uint32_t node = 0; node < nodes; node++) {
+        first[node] = n;
+        for (uint32_t r = node; r < size; r += nodes) {
+            node_of[r] = node;
+            order[n++] = r;
+        }
+    }
+    first[nodes] = n;
+    return (struct ri_layout){.nodes = nodes, .node_of = node_of, .order = order, .first = first};
+}
+
+static void check_tree(struct ri_coll_args a, uint32_t root, unsigned which, bool *inner)
+{
+    struct ri_tree tree[MOST];
+    for (a.rank = 0; a.rank < a.size; a.rank++) {
+        tree[a.rank] = ri_tree_of(&a, root, which);
+        inner[a.rank] = tree[a.rank].children;
+    }
+    cr_assert_eq(tree[root].parent, RI_NONE);
+    for (uint32_t r = 0; r < a.size; r++) {
+        uint32_t hops = 0;
+        for (uint32_t at = r; at != root; at = tree[at].parent, hops++) {
+            const struct ri_tree *up = &tree[tree[at].parent];
+            cr_assert_lt(hops, a.size, "a circle");
+            cr_assert_eq((up->children > 0 && up->child[0] == at) + (up->children > 1 && up->child[1] == at), 1);
+        }
+        cr_assert_leq(hops, ri_tree_depth(a.size), "rank %u of %u", (unsigned)r, (unsigned)a.size);
+    }
+}
+
+Test(tree, reaches_all_in_logarithmic_depth_and_inner_nodes_of_one_are_leaves_of_the_other)
+{
+    uint32_t node_of[MOST], order[MOST], first[MOST + 1];
+    for (uint32_t size = 1; size <= MOST; size++)
+        for (uint32_t root = 0; root < size; root += 1 + size / 5)
+            for (int dealt = 0; dealt < 2; dealt++) {
+                const struct ri_layout layout = deal(size, node_of, order, first);
+                const struct ri_coll_args a = {.size = size, .layout = dealt ? &layout : NULL};
+                bool inner[2][MOST];
+                for (unsigned which = 0; which < RI_TREES; which++)
+                    check_tree(a, root, which, inner[which]);
+                for (uint32_t r = 0; r < size; r++)
+                    cr_assert(r == root || !inner[0][r] || !inner[1][r], "rank %u of %u is inner twice", (unsigned)r,
+                              (unsigned)size);
+            }
+    cr_assert_eq(ri_tree_depth(2), 1);
+    cr_assert_eq(ri_tree_depth(8), 3);
+    cr_assert_eq(ri_tree_depth(9), 4);
+}
+
+/* The lowest and the highest number below a rank are the ends of one range around it, and the sides are as told. */
+static void range_below(struct ri_coll_args a, uint32_t rank, unsigned which, uint32_t *low, uint32_t *high,
+                        uint32_t *count)
+{
+    a.rank = rank;
+    const struct ri_tree t = ri_tree_of(&a, 0, which);
+    *low = *high = rank;
+    *count = 1;
+    for (uint32_t i = 0; i < t.children; i++) {
+        uint32_t from, to, n;
+        range_below(a, t.child[i], which, &from, &to, &n);
+        cr_assert_eq(to < rank, t.before[i]);
+        cr_assert(t.before[i] ? to == *low - 1 : from == *high + 1);
+        *low = from < *low ? from : *low;
+        *high = to > *high ? to : *high;
+        *count += n;
+    }
+    cr_assert_eq(*high - *low + 1, *count);
+}
+
+Test(tree, below_a_node_is_one_range_around_it)
+{
+    for (uint32_t size = 2; size <= MOST; size++) {
+        uint32_t low, high, count;
+        range_below((struct ri_coll_args){.size = size}, 0, 0, &low, &high, &count);
+        cr_assert_eq(count, size);
+        if (size % 2) { /* shifted trees wrap around */
+            range_below((struct ri_coll_args){.size = size}, 0, 1, &low, &high, &count);
+            cr_assert_eq(count, size);
+        }
+    }
 }
 
 Test(build, every_allocation_may_fail)
