@@ -219,4 +219,6 @@ void ri_conf_print(const struct ri_conf *conf, const struct ri_conf_row *row, ch
     snprintf(text, cap, "%llu%s", (unsigned long long)(value / best->factor), best->name);
 }
 
+int ri_conf_bytes(const char *text, uint64_t *bytes_out) { return number(text, byte_units, bytes_out); }
+
 int ri_conf_is_auto(const char *text) { return !strcmp(text, "auto"); }

@@ -31,7 +31,8 @@
       "deadline of one operation: how long a rank waits for the others in it")                                         \
     X(stall_time, "RING_STALL_TIME", TIME, "3s", "100ms", "24h", 0,                                                    \
       "after this long in one wait, say which ranks do not respond or have not come")                                  \
-    X(algo, "RING_ALGO", TEXT, "auto", "", "", 1, "algorithm to use: auto, or a name that ring_info lists")            \
+    X(algo, "RING_ALGO", TEXT, "auto", "", "", 1,                                                                      \
+      "algorithm: auto, a name that ring_info lists, or COLLECTIVE@NAME; ... or COLLECTIVE:0-64K@NAME,64K-inf@NAME")   \
     X(transport, "RING_TRANSPORT", TEXT, "auto", "", "", 1, "transport to use: auto, or a name that ring_info lists")  \
     X(segment, "RING_SEGMENT", BYTES, "256K", "1K", "1G", 1,                                                           \
       "largest piece of a buffer that travels as one message in a schedule")                                           \
@@ -92,6 +93,9 @@ void ri_conf_defaults(struct ri_conf *conf);
 
 /* A row's value as people write it ("256K", "1min", "auto"). */
 void ri_conf_print(const struct ri_conf *conf, const struct ri_conf_row *row, char *text, size_t cap);
+
+/* A number of bytes as settings write it, "0", "4096", "64K": 1 when text is one. */
+int ri_conf_bytes(const char *text, uint64_t *bytes_out);
 
 /* TEXT settings whose default means "choose": 1 when the value is "auto". */
 int ri_conf_is_auto(const char *text);

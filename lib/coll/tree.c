@@ -21,10 +21,7 @@ uint32_t ri_rank_at(const struct ri_coll_args *a, uint32_t position)
     return a->layout ? a->layout->order[position] : position;
 }
 
-uint32_t ri_tree_depth(uint32_t size)
-{
-    return size > 1 ? 32 - (uint32_t)__builtin_clz(size - 1) : 0;
-}
+uint32_t ri_tree_depth(uint32_t size) { return size > 1 ? 32 - (uint32_t)__builtin_clz(size - 1) : 0; }
 
 /* Tree 0 of 1 .. m; 0 is nobody. */
 static uint32_t above(uint32_t v, uint32_t m)

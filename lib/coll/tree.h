@@ -7,7 +7,8 @@
  *
  * The root stands above both trees.  The others are numbered 1 .. n - 1 along layout->order, starting behind the root,
  * and each tree holds them in order: what lies below a node is one range around it (but for one leaf of the second tree
- * when n is even), so that the ranks of a host stay together.  Depth: ceil(log2 n) hops.  No memory; each look costs O(n) for the rank's place in the layout. */
+ * when n is even), so that the ranks of a host stay together.  Depth: ceil(log2 n) hops.  No memory; each look costs
+ * O(n) for the rank's place in the layout. */
 #ifndef RI_TREE_H
 #define RI_TREE_H
 

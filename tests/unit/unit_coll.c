@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "lib/base/error.h"
 #include "lib/base/mem.h"
 #include "lib/coll/coll.h"
+#include "lib/coll/rules.h"
 #include "lib/coll/tree.h"
 
 /* Processes on hosts with 10 Gbit/s between them: 20 us, 0.8 ns a byte. */
@@ -94,6 +96,91 @@ Test(cut, parts_are_even_adjoining_and_complete)
             }
             cr_assert_eq(at, totals[t]);
         }
+}
+
+/* ---- rules ----------------------------------------------------------------------------------------------------- */
+
+static const char *rule(const char *text, ring_coll_t coll, uint64_t bytes)
+{
+    struct ri_rules rules;
+    cr_assert_eq(ri_rules_parse(text, &rules), RING_OK, "%s: %s", text, ri_error_get());
+    const char *name = ri_rules_find(&rules, coll, bytes);
+    return name ? name : "-";
+}
+
+Test(rules, a_name_is_for_every_collective_that_has_it)
+{
+    cr_assert_str_eq(rule("ring", RING_ALL_REDUCE, 0), "ring");
+    cr_assert_str_eq(rule("exchange", RING_ALL_REDUCE, 1 << 30), "exchange");
+    cr_assert_str_eq(rule("exchange", RING_BROADCAST, 8), "-");
+    cr_assert_str_eq(rule("exchange;ring", RING_ALL_REDUCE, 8), "exchange");
+    cr_assert_str_eq(rule("node", RING_GATHER, 8), "node");
+    cr_assert_str_eq(rule("auto", RING_ALL_REDUCE, 8), "-");
+}
+
+Test(rules, one_for_a_collective_comes_before_one_for_all)
+{
+    cr_assert_str_eq(rule("ring;all_reduce@doubling", RING_ALL_REDUCE, 8), "doubling");
+    cr_assert_str_eq(rule("all_reduce@doubling;ring", RING_ALL_REDUCE, 8), "doubling");
+    cr_assert_str_eq(rule("all_reduce@auto;ring", RING_ALL_REDUCE, 8), "-");
+    cr_assert_str_eq(rule("node;broadcast@auto", RING_BROADCAST, 8), "-");
+    cr_assert_str_eq(rule("node;broadcast@auto", RING_REDUCE, 8), "node");
+}
+
+Test(rules, ranges_hold_their_begin_and_not_their_end)
+{
+    static const char text[] = "all_reduce:0-64K@doubling,64K-1M@node,2M-inf@ring";
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, 0), "doubling");
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, (64 << 10) - 1), "doubling");
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, 64 << 10), "node");
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, 1 << 20), "-");
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, 2 << 20), "ring");
+    cr_assert_str_eq(rule(text, RING_ALL_REDUCE, UINT64_MAX), "ring");
+    cr_assert_str_eq(rule(text, RING_ALL_GATHER, 8), "-");
+    cr_assert_str_eq(rule("all_reduce:0-8@ring;exchange", RING_ALL_REDUCE, 8), "exchange");
+}
+
+Test(rules, what_is_wrong_is_named_with_what_is_accepted)
+{
+    static const struct {
+        const char *text, *part, *accepted;
+    } bad[] = {
+        {"rnig", "\"rnig\" is no algorithm", "auto, node, ring, exchange, doubling"},
+        {"", "\"\" is no algorithm", "auto, node"},
+        {"ring;", "\"\" is no algorithm", "auto, node"},
+        {"all_reduce@bingo", "\"bingo\" is no algorithm of all_reduce", "auto, node, ring, exchange, doubling"},
+        {"all_redcue@ring", "\"all_redcue\" is no collective", "all_reduce, reduce, broadcast"},
+        {"all_gatherv@ring", "\"all_gatherv\" is no collective", "all_gather"},
+        {"ring;all_reduce:64K@ring", "\"64K\" is no range", "FROM-TO"},
+        {"all_reduce:64K-1K@ring", "\"64K-1K\" is no range", "FROM less than TO"},
+        {"all_reduce:1K-1K@ring", "\"1K-1K\" is no range", "FROM less than TO"},
+        {"all_reduce:inf-1K@ring", "\"inf-1K\" is no range", "TO also inf"},
+        {"all_reduce:0-1T@ring", "\"0-1T\" is no range", "K, M or G"},
+        {"all_reduce:0-1K", "\"0-1K\" is no rule", "FROM-TO@NAME"},
+        {"all_reduce:0-1K@ring,", "\"\" is no rule", "FROM-TO@NAME"},
+        {"all_reduce@ring:0-1K", "\"all_reduce@ring:0-1K\" is no rule", "COLLECTIVE:FROM-TO@NAME"},
+        {"all_reduce:0-2K@ring,1K-4K@ring", "\"1K-4K@ring\"", "do not overlap"},
+        {"all_reduce@ring;all_reduce:1K-4K@ring", "\"1K-4K@ring\"", "do not overlap"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct ri_rules rules = {.n = 77};
+        cr_assert_eq(ri_rules_parse(bad[i].text, &rules), RING_ERR_CONFIG, "%s", bad[i].text);
+        cr_assert_eq(rules.n, 77, "touched on failure");
+        cr_assert(strstr(ri_error_get(), bad[i].part), "%s: %s", bad[i].text, ri_error_get());
+        cr_assert(strstr(ri_error_get(), bad[i].accepted), "%s: %s", bad[i].text, ri_error_get());
+    }
+}
+
+Test(rules, there_is_room_for_many_but_not_for_any_number)
+{
+    char text[RI_RULES_MAX * 5 + 8] = "ring";
+    struct ri_rules rules;
+    for (int i = 1; i < RI_RULES_MAX; i++)
+        strcat(text, ";ring");
+    cr_assert_eq(ri_rules_parse(text, &rules), RING_OK);
+    strcat(text, ";ring");
+    cr_assert_eq(ri_rules_parse(text, &rules), RING_ERR_CONFIG);
+    cr_assert(strstr(ri_error_get(), "at most 64"));
 }
 
 /* ---- trees ----------------------------------------------------------------------------------------------------- */
