@@ -46,7 +46,10 @@ const struct ri_failure *ri_comm_failure(struct ring_comm *c)
 ring_status_t ri_comm_verdict(struct ring_comm *c)
 {
     const struct ri_failure *f = ri_comm_failure(c);
-    return f ? ri_fail((ring_status_t)f->status, "%s", f->text) : RING_OK;
+    if (!f)
+        return RING_OK;
+    ri_control_spread(c); /* another rank of this host may have raised it; who leaves first must not be taken for lost */
+    return ri_fail((ring_status_t)f->status, "%s", f->text);
 }
 
 const char *ri_comm_name(const struct ring_comm *c, uint32_t rank)
