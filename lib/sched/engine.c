@@ -2,12 +2,12 @@
 /* engine.c - runs programs over links.
  *
  * What it looks at.  A run has one lane per peer, a lane one stream per direction: the program's messages there, in
- * program order.  A link has, per direction, a queue of the streams of all runs in start order, of which only the first
- * may post. A step that becomes ready marks its stream dirty when it is the stream's next, or enters the run's queue of
- * local work; so nothing is searched for, and the cost of a message is a few dozen nanoseconds whatever the length of
- * the program.
+ * program order; steps without bytes are in none.  A link has, per direction, a queue of the streams of all runs in
+ * start order, of which only the first may post. A step that becomes ready marks its stream dirty when it is the
+ * stream's next, or enters the run's queue of local work; so nothing is searched for, and the cost of a message is a
+ * few dozen nanoseconds whatever the length of the program.
  *
- * Trust.  A lane's first message in each direction is the signature.  Receives may be posted behind it before it has
+ * Trust.  A stream's first message is the signature.  Receives may be posted behind it before it has
  * come, so that a small operation needs one call each way, but then they go through a sink that drops every byte unless
  * the signature, which arrives first (RI_STRIPE), was the right one.
  *
@@ -19,6 +19,7 @@
 
 enum {
     SLICE = 64 << 10, /* of local work at a time, so that it stays in cache and links are looked at meanwhile */
+    LEAST = 4 << 10,  /* of one operand of many                                                               */
     LOCAL_WORK = 4    /* slices per call                                                                      */
 };
 
@@ -97,6 +98,10 @@ static void ready(struct ri_run *run, uint32_t step)
             mark(run->engine, w);
         return;
     }
+    if (!run->program->step[step].dst.len) {
+        run->local[--run->empty] = step;
+        return;
+    }
     run->local[run->local_tail++] = step;
     if (run->busy)
         return;
@@ -112,13 +117,26 @@ static void one_less(struct ri_run *run)
         leave(run->engine, run);
 }
 
-static void complete(struct ri_run *run, uint32_t step)
+static void settle(struct ri_run *run, uint32_t step)
 {
     const struct ri_sched *s = run->program;
     for (uint32_t i = s->first_next[step]; i < s->first_next[step + 1]; i++)
         if (!--run->waits[s->next[i]])
             ready(run, s->next[i]);
     one_less(run);
+}
+
+/* Steps without bytes are complete when they are ready; a list, because a chain of them may be long. */
+static void settle_empty(struct ri_run *run)
+{
+    while (run->empty < run->program->n)
+        settle(run, run->local[run->empty++]);
+}
+
+static void complete(struct ri_run *run, uint32_t step)
+{
+    settle(run, step);
+    settle_empty(run);
 }
 
 /* ---- sinks: bytes on their way to the caller's buffers --------------------------------------------------------- */
@@ -128,13 +146,23 @@ static char *at(const struct ri_run *run, struct ri_span x, size_t offset)
     return run->base[x.slot] + x.off + offset;
 }
 
+/* What the sender of a stream says. */
+static struct ri_signature spoken(const struct stream *w)
+{
+    struct ri_signature s = w->lane->run->mine;
+    s.bytes = w->bytes;
+    return s;
+}
+
 static void see_signature(struct ri_xfer *x, size_t offset, const void *bytes, size_t len)
 {
     struct message *m = (struct message *)x;
     struct lane *lane = m->stream->lane;
     memcpy((char *)&lane->theirs + offset, bytes, len);
-    if (offset + len == sizeof lane->theirs)
-        lane->agreed = !memcmp(&lane->theirs, &lane->run->mine, sizeof lane->theirs);
+    if (offset + len < sizeof lane->theirs)
+        return;
+    const struct ri_signature want = spoken(m->stream);
+    lane->agreed = !memcmp(&lane->theirs, &want, sizeof want);
 }
 
 static bool trusted(const struct message *m)
@@ -181,7 +209,9 @@ static void post_signature(struct stream *w)
     struct message *m = &w->signature;
     m->step = RI_NONE;
     m->x.len = sizeof(struct ri_signature);
-    m->x.buf = w->receives ? NULL : &w->lane->run->mine;
+    if (!w->receives)
+        w->lane->mine = spoken(w);
+    m->x.buf = w->receives ? NULL : &w->lane->mine;
     m->x.sink = w->receives ? see_signature : NULL;
     m->x.unit = 8;
     w->introduced = true;
@@ -227,14 +257,7 @@ static bool post_next(struct stream *w)
     const uint32_t step = w->step[w->next];
     const struct ri_step *p = &run->program->step[step];
     struct message *m = &w->window[w->slot];
-    if (run->waits[step])
-        return false;
-    if (!(w->receives ? p->dst.len : p->a.len)) {
-        w->next++;
-        complete(run, step);
-        return true;
-    }
-    if (m->busy || (w->receives && !in_time(w, p)))
+    if (run->waits[step] || m->busy || (w->receives && !in_time(w, p)))
         return false;
     w->slot = w->slot + 1 == w->slots ? 0 : w->slot + 1;
     w->next++;
@@ -257,12 +280,20 @@ static void hand_over(struct ri_engine *e, struct channel *c, struct stream *w)
     w->behind = NULL;
 }
 
+/* A link that is not there yet wakes its first streams when it comes. */
+static bool joined(const struct ri_engine *e, struct lane *lane)
+{
+    if (!lane->wire && (lane->wire = e->setup.link[lane->link]))
+        lane->transport = lane->wire->ctx->transport;
+    return lane->wire;
+}
+
 static unsigned pump(struct ri_engine *e, struct stream *w)
 {
     struct channel *c = &e->channel[w->lane->link];
     const ring_status_t status = w->lane->run->status;
     unsigned posted = 0;
-    if (c->head[w->receives] != w)
+    if (c->head[w->receives] != w || !joined(e, w->lane))
         return 0;
     /* A rank that has heard of a disagreement still says to its other neighbours what it wanted. */
     if (!w->introduced && (status == RING_OK || status == RING_ERR_MISMATCH)) {
@@ -292,12 +323,30 @@ static unsigned pump_all(struct ri_engine *e)
 
 /* ---- local work ------------------------------------------------------------------------------------------------ */
 
+static void combine(struct ri_run *run, const struct ri_step *p, size_t off, size_t len)
+{
+    void *to = at(run, p->dst, off);
+    for (uint32_t k = 0; k < p->n; k++)
+        run->operand[k] = k == p->own ? at(run, p->a, off) : at(run, p->b, k * p->stride + off);
+    const struct ri_combine c = {.from = run->operand,
+                                 .to = &to,
+                                 .n = p->n,
+                                 .outs = 1,
+                                 .count = len >> run->eshift,
+                                 .divisor = p->final && run->reduction.divide ? run->program->ranks : 0};
+    run->reduction.combine(&run->reduction, &c);
+}
+
 static void do_slice(struct ri_run *run, const struct ri_step *p, size_t off, size_t len)
 {
     char *dst = at(run, p->dst, off);
     const char *a = at(run, p->a, off);
+    if (p->op == RI_COMBINE) {
+        combine(run, p, off, len);
+        return;
+    }
     if (p->op == RI_COPY) {
-        if (dst != a && len)
+        if (dst != a)
             memcpy(dst, a, len);
         return;
     }
@@ -306,13 +355,20 @@ static void do_slice(struct ri_run *run, const struct ri_step *p, size_t off, si
         run->reduction.divide(dst, len >> run->eshift, run->program->ranks);
 }
 
+/* Two operands' worth of bytes, whole elements. */
+static size_t slice_of(uint32_t operands)
+{
+    const size_t len = 2 * (size_t)SLICE / operands / LEAST * LEAST;
+    return len ? len : LEAST;
+}
+
 /* One slice of a run's oldest local step. */
 static void work(struct ri_run *run)
 {
     const uint32_t step = run->local[run->local_head];
     const struct ri_step *p = &run->program->step[step];
-    const size_t left = p->dst.len - run->local_done;
-    const size_t len = left < SLICE ? left : SLICE;
+    const size_t left = p->dst.len - run->local_done, most = p->n > 2 ? slice_of(p->n) : SLICE;
+    const size_t len = left < most ? left : most;
     do_slice(run, p, run->local_done, len);
     run->local_done += len;
     if (run->local_done < p->dst.len)
@@ -352,8 +408,9 @@ static unsigned work_some(struct ri_engine *e)
 static void disagree(struct ri_run *run, const struct lane *lane)
 {
     const struct ri_engine_setup *setup = &run->engine->setup;
+    const struct ri_signature want = spoken(&lane->way[1]);
     if (setup->mismatch)
-        setup->mismatch(setup->owner, lane->peer, &run->mine, &lane->theirs);
+        setup->mismatch(setup->owner, lane->peer, &want, &lane->theirs);
     fail(run, RING_ERR_MISMATCH, UINT32_MAX);
     spread(run->engine);
 }
@@ -402,6 +459,8 @@ unsigned ri_engine_progress(struct ri_engine *e, struct ri_queue *done)
 static void enqueue(struct ri_engine *e, struct stream *w)
 {
     struct channel *c = &e->channel[w->lane->link];
+    if (!w->count)
+        return;
     w->next = w->slot = 0;
     w->introduced = false;
     w->behind = NULL;
@@ -423,21 +482,16 @@ static void enter(struct ri_engine *e, struct ri_run *run)
     e->last = run;
 }
 
-static void start_lane(struct ri_engine *e, struct lane *lane)
-{
-    lane->agreed = false;
-    lane->left = lane->messages;
-    lane->wire = e->setup.link[lane->link];
-    lane->transport = lane->wire->ctx->transport;
-}
-
 /* Nobody waits for the first local steps; they are listed in the order of the program. */
 static void start_local(struct ri_run *run)
 {
     run->local_head = run->local_tail = 0;
     run->local_done = 0;
+    run->empty = run->program->n;
     for (uint32_t i = 0; i < run->first_locals; i++)
         ready(run, run->first_local[i]);
+    settle_empty(run);
+    one_less(run);
 }
 
 void ri_run_start(struct ri_run *run, const void *src, void *dst, const struct ri_reduction *reduction,
@@ -452,12 +506,15 @@ void ri_run_start(struct ri_run *run, const void *src, void *dst, const struct r
     run->mine = *signature;
     run->status = RING_OK;
     run->culprit = UINT32_MAX;
-    run->left = run->program->n + 2 * run->lanes;
+    run->left = run->program->n + run->signatures + 1; /* and starting */
     if (run->program->n)
         memcpy(run->waits, run->waits_at_start, run->program->n);
     enter(e, run);
-    for (uint32_t i = 0; i < run->lanes; i++)
-        start_lane(e, &run->lane[i]);
+    for (uint32_t i = 0; i < run->lanes; i++) {
+        run->lane[i].agreed = false;
+        run->lane[i].left = run->lane[i].messages;
+        run->lane[i].wire = NULL;
+    }
     if ((c = broken(run))) {
         fail(run, c->status, c->culprit);
         return;
@@ -466,8 +523,14 @@ void ri_run_start(struct ri_run *run, const void *src, void *dst, const struct r
         for (int d = 0; d < 2; d++)
             enqueue(e, &run->lane[i].way[d]);
     start_local(run);
-    if (!run->left)
-        leave(e, run);
+    pump_all(e);
+}
+
+void ri_engine_link_ready(struct ri_engine *e, uint32_t number)
+{
+    for (int d = 0; d < 2; d++)
+        if (e->channel[number].head[d])
+            mark(e, e->channel[number].head[d]);
     pump_all(e);
 }
 

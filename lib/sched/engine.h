@@ -3,9 +3,13 @@
  *
  * A run is one program with its buffers.  Several runs may be under way on the same links: they are kept in the order
  * they were started, and on every link the messages of an earlier run are posted before those of a later one, so that
- * all ranks agree on the order without tags.  The first message of a run on each link is its signature, in both
- * directions: ranks that do not agree on the call find out before they believe any data.  Nothing that a differing peer
- * sent is written to the caller's buffers.  Messages of no bytes are left out on both sides.
+ * all ranks agree on the order without tags.  The first message of a run on each link, in each direction in which the
+ * program sends any bytes, is its signature, which also says how many bytes follow: whoever receives from a rank that
+ * does not agree on the call finds out before it believes any data.  Nothing that a differing peer sent is written to
+ * the caller's buffers.  Messages of no bytes are left out on both sides.
+ *
+ * Links may come late: setup.link[i] can be NULL when a run starts.  What wants to go there waits for
+ * ri_engine_link_ready().
  *
  * Failure.  A failing link fails the runs that still need it; a run that fails fails the later ones that share a link
  * with it, because their messages would have come behind.  What a failed run has posted still points into it and into
@@ -19,8 +23,8 @@
 #include "lib/sched/sched.h"
 #include "transports/transport.h"
 
-/* What a rank says of its call; compared byte for byte with the neighbour's. Travels little-endian as on the machine;
- * 32 bytes. */
+/* What a rank says of its call; compared byte for byte with what the neighbour expects.  Travels little-endian as on
+ * the machine; 40 bytes. */
 struct ri_signature {
     uint32_t magic; /* RI_SIGNATURE_MAGIC */
     uint32_t seq;   /* number of the operation on its communicator */
@@ -28,6 +32,7 @@ struct ri_signature {
     uint32_t root;
     uint64_t count;
     uint64_t extra; /* anything else that must agree, as a number */
+    uint64_t bytes; /* that follow on this link; the engine fills it in */
 };
 enum { RI_SIGNATURE_MAGIC = 0x31676e72 };
 
@@ -37,16 +42,19 @@ struct ri_run;
 /* link_of(arg, peer): the link to a rank; the engine keeps no list of its own. */
 struct ri_engine_setup {
     uint32_t rank;
-    uint32_t links;              /* how many links there are                                   */
-    struct ri_link *const *link; /* by link number                                             */
+    uint32_t links;              /* how many links there can be                                */
+    struct ri_link *const *link; /* by link number; NULL: not yet there                        */
     uint32_t (*link_of)(const void *arg, uint32_t peer); /* link number of a rank                                 */
     const void *arg;
-    /* Two neighbours' signatures differ; called once, then the run has failed with RING_ERR_MISMATCH. */
+    /* A neighbour's signature is not what was expected; called once, then the run has failed with RING_ERR_MISMATCH.
+     * mine.bytes is what the program receives from that peer. */
     void (*mismatch)(void *owner, uint32_t peer, const struct ri_signature *mine, const struct ri_signature *theirs);
     void *owner;
 };
 ring_status_t ri_engine_open(const struct ri_engine_setup *setup, struct ri_engine **engine_out);
 void ri_engine_close(struct ri_engine *e);
+/* setup.link[number] is there now: what waited for it goes on. */
+void ri_engine_link_ready(struct ri_engine *e, uint32_t number);
 
 /* A run for programs of this shape; reused through reset by the cache in lib/comm. The program must outlive it. */
 ring_status_t ri_run_new(struct ri_engine *e, const struct ri_sched *program, struct ri_run **run_out);

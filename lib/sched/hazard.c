@@ -85,7 +85,19 @@ static size_t list_touches(const struct ri_sched *s, bool in_place, struct touch
             n += note(t + n, i, p->a, false, in_place);
         if (p->op == RI_REDUCE)
             n += note(t + n, i, p->b, false, in_place);
+        for (uint32_t k = 0; p->op == RI_COMBINE && k < p->n; k++)
+            if (k != p->own)
+                n += note(t + n, i, (struct ri_span){p->b.slot, p->b.off + k * p->stride, p->b.len}, false, in_place);
     }
+    return n;
+}
+
+/* At most. */
+static size_t count_touches(const struct ri_sched *s)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        n += 3 + (size_t)s->step[i].n;
     return n;
 }
 
@@ -138,7 +150,7 @@ static size_t count_conflicts(const struct bits *b, const struct touch *t, size_
 size_t ri_sched_hazards(const struct ri_sched *s, bool in_place, char *why, size_t cap)
 {
     struct bits b;
-    struct touch *t = ri_new((size_t)s->n * 3, sizeof *t);
+    struct touch *t = ri_new(count_touches(s), sizeof *t);
     size_t found = SIZE_MAX;
     if (find_order(s, &b) && t) {
         const size_t n = list_touches(s, in_place, t);

@@ -4,6 +4,8 @@
  *     0  send         src[0,40) to 1
  *     1  recv_reduce  dst[40,80) = src[40,80) op from 2  after 0
  *
+ *     2  combine      dst[0,8) = 3 operands tmp[0,8) + 64 k, operand 1 src[0,8), final  after 1
+ *
  * Spans are half-open and in bytes. */
 #include "lib/sched/sched.h"
 
@@ -17,7 +19,8 @@ static void span(FILE *out, struct ri_span x)
 
 static void effect(FILE *out, const struct ri_step *p)
 {
-    span(out, p->op == RI_SEND ? p->a : p->dst);
+    if (p->op != RI_JOIN)
+        span(out, p->op == RI_SEND ? p->a : p->dst);
     switch (p->op) {
     case RI_SEND:
         fprintf(out, " to %" PRIu32, p->peer);
@@ -43,12 +46,20 @@ static void effect(FILE *out, const struct ri_step *p)
             span(out, p->b);
         }
         break;
+    case RI_COMBINE:
+        fprintf(out, " = %" PRIu32 " operands ", p->n);
+        span(out, p->b);
+        fprintf(out, " + %zu k, operand %" PRIu32 " ", p->stride, p->own);
+        span(out, p->a);
+        break;
+    case RI_JOIN:
+        break;
     }
 }
 
 void ri_sched_print(const struct ri_sched *s, FILE *out)
 {
-    static const char *const name[] = {"send", "recv", "recv_reduce", "copy", "reduce"};
+    static const char *const name[] = {"send", "recv", "recv_reduce", "copy", "reduce", "combine", "join"};
     for (uint32_t i = 0; i < s->n; i++) {
         const struct ri_step *p = &s->step[i];
         fprintf(out, "%5" PRIu32 "  %-11s  ", i, name[p->op]);

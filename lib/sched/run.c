@@ -26,8 +26,6 @@ ring_status_t ri_engine_open(const struct ri_engine_setup *setup, struct ri_engi
 
 void ri_engine_close(struct ri_engine *e) { ri_free(e); }
 
-static bool communicates(const struct ri_step *p) { return p->op <= RI_RECV_REDUCE; }
-
 static struct lane *lane_to(struct ri_run *run, uint32_t peer)
 {
     uint32_t low = 0, high = run->lanes;
@@ -49,7 +47,6 @@ static ring_status_t find_lanes(struct ri_run *run)
         lane->run = run;
         lane->peer = run->program->peers[i];
         lane->link = setup->link_of(setup->arg, lane->peer);
-        lane->messages = 2;
         if (lane->link >= setup->links)
             return ri_fail(RING_ERR_INTERNAL,
                            "a program of rank %" PRIu32 " uses rank %" PRIu32 ", to which there is no link",
@@ -69,11 +66,13 @@ static void lay_out(struct ri_run *run)
     const struct ri_sched *s = run->program;
     uint32_t steps = 0, messages = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        if (communicates(&s->step[i])) {
-            struct lane *lane = lane_to(run, s->step[i].peer);
-            run->stream_of[i] = &lane->way[s->step[i].op != RI_SEND];
-            run->stream_of[i]->count++;
-            lane->messages += (s->step[i].op == RI_SEND ? s->step[i].a.len : s->step[i].dst.len) != 0;
+        if (ri_communicates(&s->step[i]) && ri_step_bytes(&s->step[i])) {
+            struct stream *w = &lane_to(run, s->step[i].peer)->way[s->step[i].op != RI_SEND];
+            run->stream_of[i] = w;
+            run->signatures += !w->count;
+            w->lane->messages += 1 + !w->count;
+            w->count++;
+            w->bytes += ri_step_bytes(&s->step[i]);
         }
     for (uint32_t i = 0; i < 2 * run->lanes; i++) {
         struct stream *w = &run->lane[i / 2].way[i % 2];
@@ -100,6 +99,14 @@ static void count_waits(struct ri_run *run)
     }
 }
 
+static uint32_t most_operands(const struct ri_sched *s)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        most = s->step[i].n > most ? s->step[i].n : most;
+    return most;
+}
+
 static bool allocate(struct ri_run *run)
 {
     const struct ri_sched *s = run->program;
@@ -112,9 +119,10 @@ static bool allocate(struct ri_run *run)
     run->local = ri_new(s->n, sizeof *run->local);
     run->first_local = ri_new(s->n, sizeof *run->first_local);
     run->messages = ri_new(s->n < most ? s->n : most, sizeof *run->messages);
+    run->operand = ri_new(most_operands(s), sizeof *run->operand);
     run->base[RI_TMP] = ri_new_aligned(TMP_ALIGN, s->tmp_len);
     return run->lane && run->waits && run->waits_at_start && run->stream_of && run->order && run->local &&
-           run->first_local && run->messages && run->base[RI_TMP];
+           run->first_local && run->messages && run->operand && run->base[RI_TMP];
 }
 
 ring_status_t ri_run_new(struct ri_engine *e, const struct ri_sched *program, struct ri_run **run_out)
@@ -198,6 +206,7 @@ void ri_run_free(struct ri_run *run)
     ri_free(run->local);
     ri_free(run->first_local);
     ri_free(run->messages);
+    ri_free(run->operand);
     ri_free(run->base[RI_TMP]);
     ri_free(run);
 }
@@ -225,7 +234,11 @@ void ri_run_describe(const struct ri_run *run, char *text, size_t cap)
     for (uint32_t i = 0; i < run->lanes; i++)
         for (int d = 1; d >= 0; d--) {
             const struct stream *w = &run->lane[i].way[d];
-            if (d && !run->lane[i].agreed) {
+            if (w->count && !run->engine->setup.link[run->lane[i].link]) {
+                snprintf(text, cap, "a link to rank %" PRIu32, run->lane[i].peer);
+                return;
+            }
+            if (d && w->count && !run->lane[i].agreed) {
                 snprintf(text, cap, "rank %" PRIu32 " to begin operation %" PRIu32, run->lane[i].peer, run->mine.seq);
                 return;
             }

@@ -15,11 +15,12 @@ struct message {
     bool busy;     /* the transport has it   */
 };
 
-/* One run's messages to, or from, one peer. */
+/* One run's messages to, or from, one peer; count is 0 when there are none, and then there is no signature either. */
 struct stream {
     struct lane *lane;
     const uint32_t *step; /* steps in program order      */
     uint32_t count, next; /* how many; next to be posted */
+    uint64_t bytes;       /* of all of them              */
     bool receives, introduced, dirty;
     uint32_t slot, slots; /* the window is a ring of messages: transfers complete in posting order */
     struct message *window;
@@ -32,11 +33,11 @@ struct stream {
 struct lane {
     struct ri_run *run;
     uint32_t peer, link;
-    struct ri_link *wire;
+    struct ri_link *wire; /* NULL: nothing was posted yet                         */
     const struct ri_transport *transport;
-    bool agreed;             /* the peer's signature has come and is ours        */
-    uint32_t messages, left; /* all with bytes, signatures included; not finished */
-    struct ri_signature theirs;
+    bool agreed;             /* the peer's signature has come and is as expected     */
+    uint32_t messages, left; /* signatures included; not finished                    */
+    struct ri_signature mine, theirs;
     struct stream way[2]; /* [0] sends, [1] receives */
 };
 
@@ -47,16 +48,18 @@ struct ri_run {
     uint32_t culprit;
     uint32_t left;             /* steps and signatures not complete */
     uint8_t *waits;            /* per step: unfinished steps it waits for */
-    struct stream **stream_of; /* per step; NULL for local work */
+    struct stream **stream_of; /* per step; NULL for local work and for what has no bytes */
     struct ri_reduction reduction;
     unsigned eshift; /* element size as a shift */
     char *base[3];   /* by slot */
 
     struct lane *lane;
-    uint32_t lanes;
+    uint32_t lanes, signatures;
 
-    uint32_t *local; /* ready local steps, oldest first; a step enters once, so it never wraps */
-    uint32_t local_head, local_tail;
+    /* Ready steps that are not messages: from the front those with work, oldest first; from the end those that have no
+     * bytes, until their successors were told.  A step enters once, so they neither wrap nor meet. */
+    uint32_t *local;
+    uint32_t local_head, local_tail, empty;
     size_t local_done; /* bytes of the oldest that are done */
     bool busy;         /* in the engine's list of runs with local work */
     struct ri_run *next_busy;
@@ -70,6 +73,7 @@ struct ri_run {
     uint32_t *order; /* the streams' steps */
     uint32_t *first_local;
     uint32_t first_locals;
+    const void **operand;     /* of the combining step at work */
     struct message *messages; /* the streams' windows */
 };
 

@@ -91,6 +91,36 @@ ri_step_id ri_reduce(struct ri_sched *s, struct ri_span dst, struct ri_span a, s
         s, &(struct ri_step){.op = RI_REDUCE, .peer = RI_NONE, .dst = dst, .a = a, .b = b, .after = {after, RI_NONE}});
 }
 
+ri_step_id ri_combine(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, uint32_t n,
+                      uint32_t own, size_t stride, ri_step_id after)
+{
+    if (!same_length(s, dst.len, a.len) || !same_length(s, dst.len, b.len))
+        return RI_NONE;
+    if (!n || own >= n || (n > 1 && stride < b.len)) {
+        stick(s, ri_fail(RING_ERR_INTERNAL,
+                         "step %u of a program combines %u operands of %zu bytes, %zu apart, its own being number %u; "
+                         "they may not overlap, and its own is one of them",
+                         (unsigned)s->n, (unsigned)n, b.len, stride, (unsigned)own));
+        return RI_NONE;
+    }
+    return push(s, &(struct ri_step){.op = RI_COMBINE,
+                                     .peer = RI_NONE,
+                                     .dst = dst,
+                                     .a = a,
+                                     .b = b,
+                                     .n = n,
+                                     .own = own,
+                                     .stride = stride,
+                                     .after = {after, RI_NONE}});
+}
+
+ri_step_id ri_join(struct ri_sched *s, ri_step_id one, ri_step_id other)
+{
+    if (one == RI_NONE || other == RI_NONE)
+        return one == RI_NONE ? other : one;
+    return ri_also(s, push(s, &(struct ri_step){.op = RI_JOIN, .peer = RI_NONE, .after = {one, RI_NONE}}), other);
+}
+
 ri_step_id ri_also(struct ri_sched *s, ri_step_id step, ri_step_id after)
 {
     if (s->status != RING_OK || !earlier(s, step, after))
@@ -195,7 +225,7 @@ static bool list_peers(struct ri_sched *s)
 {
     uint32_t cap = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->step[i].op <= RI_RECV_REDUCE && !add_peer(s, s->step[i].peer, &cap))
+        if (ri_communicates(&s->step[i]) && ri_step_bytes(&s->step[i]) && !add_peer(s, s->step[i].peer, &cap))
             return false;
     return true;
 }

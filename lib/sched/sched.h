@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sched.h - a collective as data: a flat program of steps for one rank.
  *
- * A step may start when the (at most two) earlier steps it names are complete.  Links are FIFO: the k-th SEND to a peer
- * meets that peer's k-th RECV or RECV_REDUCE from us, and has the same length.  Buffers are named slots, bound to
- * addresses only when the program runs, so a program is kept and run again for every call of the same shape.
+ * A step may start when the (at most two) earlier steps it names are complete; one that needs more waits for steps that
+ * join two.  Links are FIFO: the k-th SEND to a peer
+ * meets that peer's k-th RECV or RECV_REDUCE from us, and has the same length.  Messages of no bytes are not sent: such
+ * a step is complete at once when its turn has come, and a peer with no other steps is none.  Buffers are named slots,
+ * bound to addresses only when the program runs, so a program is kept and run again for every call of the same shape.
  *
  * Order of steps matters for speed: a link carries its messages in program order.  Write step by step over the
  * segments, not segment by segment, or nothing overlaps.
@@ -28,7 +30,10 @@ enum ri_opcode {
     RI_RECV,        /* peer -> dst                                        */
     RI_RECV_REDUCE, /* dst = a op what the peer sends (same length as a)  */
     RI_COPY,        /* dst = a                                            */
-    RI_REDUCE       /* dst = a op b                                       */
+    RI_REDUCE,      /* dst = a op b                                       */
+    RI_COMBINE,     /* dst = operand 0 op operand 1 op ..., rounded once: operand `own` is a, operand k of the
+                       others is as long and lies k * stride bytes behind b */
+    RI_JOIN         /* nothing: waits for two steps                       */
 };
 struct ri_span {
     enum ri_slot slot;
@@ -41,7 +46,14 @@ struct ri_step {
     uint32_t peer;
     struct ri_span dst, a, b;
     ri_step_id after[2];
+    uint32_t n, own; /* RI_COMBINE */
+    size_t stride;
 };
+
+static inline bool ri_communicates(const struct ri_step *p) { return p->op <= RI_RECV_REDUCE; }
+
+/* What it moves or makes, in bytes. */
+static inline size_t ri_step_bytes(const struct ri_step *p) { return p->op == RI_SEND ? p->a.len : p->dst.len; }
 
 struct ri_sched {
     ring_status_t status;
@@ -52,7 +64,7 @@ struct ri_sched {
     /* Filled in by ri_sched_done(): who waits for whom, so that the engine needs no search. */
     uint32_t *first_next; /* n + 1: the successors of step i are next[first_next[i]] .. next[first_next[i+1]-1] */
     uint32_t *next;
-    uint32_t *peers; /* distinct peers, ascending */
+    uint32_t *peers; /* distinct peers that bytes go to or come from, ascending */
     uint32_t npeers;
     void *scratch[4]; /* builders' */
     int nscratch;
@@ -63,6 +75,12 @@ ri_step_id ri_recv(struct ri_sched *s, uint32_t peer, struct ri_span dst, ri_ste
 ri_step_id ri_recv_reduce(struct ri_sched *s, uint32_t peer, struct ri_span dst, struct ri_span a, ri_step_id after);
 ri_step_id ri_copy(struct ri_sched *s, struct ri_span dst, struct ri_span a, ri_step_id after);
 ri_step_id ri_reduce(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, ri_step_id after);
+/* dst = the n operands in order, of which number `own` is a and the others lie in b's slot, k * stride behind b: as
+ * many bytes each, so that one place there stays unused. */
+ri_step_id ri_combine(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, uint32_t n,
+                      uint32_t own, size_t stride, ri_step_id after);
+/* Complete when both are; the other one itself when one is RI_NONE. */
+ri_step_id ri_join(struct ri_sched *s, ri_step_id one, ri_step_id other);
 ri_step_id ri_also(struct ri_sched *s, ri_step_id step, ri_step_id after); /* names the second one; returns step */
 ri_step_id ri_final(struct ri_sched *s, ri_step_id step);                  /* marks it final; returns step       */
 ri_step_id ri_swap(struct ri_sched *s, ri_step_id step); /* marks it swap: the peer's operand comes first           */

@@ -71,7 +71,11 @@ static void differ(void *owner, uint32_t peer, const struct ri_signature *mine, 
 static void run_once(struct ri_engine *e, const struct ri_sched *s, int32_t *dst)
 {
     static const int32_t src[COUNT];
-    const struct ri_signature mine = {.magic = RI_SIGNATURE_MAGIC, .seq = 1, .dtype = RING_INT32, .count = COUNT};
+    const struct ri_signature mine = {.magic = RI_SIGNATURE_MAGIC,
+                                      .seq = 1,
+                                      .dtype = RING_INT32,
+                                      .count = COUNT,
+                                      .bytes = COUNT * sizeof(int32_t)}; /* half of it in each lap */
     const struct ri_reduction sum = ri_reduction_for(RING_INT32, RING_SUM);
     struct ri_run *run;
     bool done = false;

@@ -196,11 +196,10 @@ Test(all_reduce, bytes_on_the_links_are_what_theory_says, .timeout = 60)
         world_open(&w, size, world_seed() + 300 + size);
         loop_reset_counts();
         run_alone(&job);
-        const uint64_t neighbours = size == 2 ? 1 : 2;
         for (uint32_t r = 0; r < size; r++) {
             const struct loop_counts seen = loop_counts_of(r);
-            cr_assert_eq(seen.bytes, 2 * (size - 1) * (4 * count / size) + 32 * neighbours);
-            cr_assert_eq(seen.messages, 2 * (size - 1) + neighbours);
+            cr_assert_eq(seen.bytes, 2 * (size - 1) * (4 * count / size) + sizeof(struct ri_signature));
+            cr_assert_eq(seen.messages, 2 * (size - 1) + 1);
         }
         job.algorithm = ri_algorithm_named(RING_ALL_REDUCE, "doubling");
         job.seg = 4 * count;
@@ -208,7 +207,7 @@ Test(all_reduce, bytes_on_the_links_are_what_theory_says, .timeout = 60)
             loop_reset_counts();
             run_alone(&job);
             const uint64_t steps = size == 2 ? 1 : size == 4 ? 2 : 3;
-            cr_assert_eq(loop_counts_of(0).bytes, steps * (4 * count + 32));
+            cr_assert_eq(loop_counts_of(0).bytes, steps * (4 * count + sizeof(struct ri_signature)));
             cr_assert_eq(loop_counts_of(0).messages, 2 * steps);
         }
         world_close(&w);
