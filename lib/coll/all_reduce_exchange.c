@@ -6,7 +6,7 @@
  *
  * What arrives goes into a ring of scratch segments that stays in cache, and is added from there once the segment has
  * been sent: in place, the sum goes where the operand was.  The lower rank's operand comes first on both ranks, so both
- * get the same bits. */
+ * get the same bits, and an average is rounded once. */
 #include "lib/coll/coll.h"
 
 enum { SLOTS = 8 }; /* scratch segments */
@@ -30,7 +30,7 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
         const struct ri_span theirs = {RI_TMP, slot[i % slots].off, mine.len};
         const ri_step_id sent = ri_send(s, peer, mine, RI_NONE);
         const ri_step_id come = ri_recv(s, peer, theirs, used[i % slots]);
-        used[i % slots] = a->rank ? ri_reduce(s, sum, theirs, mine, come) : ri_reduce(s, sum, mine, theirs, come);
+        used[i % slots] = ri_combine(s, sum, mine, theirs, 2, a->rank, 0, come);
         ri_final(s, ri_also(s, used[i % slots], sent));
     }
     return ri_sched_done(s);
@@ -48,6 +48,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_exchange = {
     .name = "exchange",
     .help = "two ranks exchange everything and both add: one step; for small and medium messages",
     .coll = RING_ALL_REDUCE,
+    .ordered = true,
     .fits = fits,
     .cost = cost,
     .build = build,

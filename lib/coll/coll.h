@@ -18,6 +18,7 @@ struct ri_coll_args {
     /* As in lib/base/call.h.  all_gather and reduce_scatter: the same on all ranks; else known to this rank alone, so
      * that neither fits() nor cost() may look into them. */
     const size_t *scounts, *sdispls, *rcounts, *rdispls;
+    bool ordered; /* only algorithms that give the same bits whatever the sizes, segments and hosts */
     const struct ri_layout *layout; /* NULL: nothing is known, every rank has a host of its own */
 };
 
@@ -40,6 +41,7 @@ struct ri_cost_model {
 struct ri_algorithm {
     const char *name, *help;
     ring_coll_t coll;
+    bool ordered; /* reduces, if at all, strictly in the order of ranks and rounds once */
     bool (*fits)(const struct ri_coll_args *a);
     double (*cost)(const struct ri_coll_args *a, const struct ri_cost_model *m); /* nanoseconds */
     ring_status_t (*build)(struct ri_sched *s, const struct ri_coll_args *a);

@@ -23,16 +23,21 @@ const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name
     return NULL;
 }
 
+static bool suits(const struct ri_algorithm *p, const struct ri_coll_args *a)
+{
+    return (p->ordered || !a->ordered) && p->fits(a);
+}
+
 const struct ri_algorithm *ri_algorithm_choose(ring_coll_t coll, const struct ri_coll_args *a,
                                                const struct ri_cost_model *m, const char *forced)
 {
     const struct ri_algorithm *best = forced ? ri_algorithm_named(coll, forced) : NULL;
     double least = 0;
-    if (best && best->fits(a))
+    if (best && suits(best, a))
         return best;
     best = NULL;
     for (const struct ri_algorithm *const *p = ri_algorithms; *p; p++) {
-        if ((*p)->coll != coll || !(*p)->fits(a))
+        if ((*p)->coll != coll || !suits(*p, a))
             continue;
         const double cost = (*p)->cost(a, m);
         if (!best || cost < least) {

@@ -11,7 +11,7 @@
 #include "lib/base/error.h"
 #include "lib/base/mem.h"
 
-enum { FIRST_STEPS = 64, TMP_ALIGN = 64, MAX_SCRATCH = 4 };
+enum { FIRST_STEPS = 64, TMP_ALIGN = 64, MAX_SCRATCH = 8 };
 
 static void stick(struct ri_sched *s, ring_status_t status)
 {
@@ -96,7 +96,7 @@ ri_step_id ri_combine(struct ri_sched *s, struct ri_span dst, struct ri_span a, 
 {
     if (!same_length(s, dst.len, a.len) || !same_length(s, dst.len, b.len))
         return RI_NONE;
-    if (!n || own >= n || (n > 1 && stride < b.len)) {
+    if (!n || own >= n || (n > 2 && stride < b.len)) {
         stick(s, ri_fail(RING_ERR_INTERNAL,
                          "step %u of a program combines %u operands of %zu bytes, %zu apart, its own being number %u; "
                          "they may not overlap, and its own is one of them",

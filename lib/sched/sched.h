@@ -2,10 +2,10 @@
 /* sched.h - a collective as data: a flat program of steps for one rank.
  *
  * A step may start when the (at most two) earlier steps it names are complete; one that needs more waits for steps that
- * join two.  Links are FIFO: the k-th SEND to a peer
- * meets that peer's k-th RECV or RECV_REDUCE from us, and has the same length.  Messages of no bytes are not sent: such
- * a step is complete at once when its turn has come, and a peer with no other steps is none.  Buffers are named slots,
- * bound to addresses only when the program runs, so a program is kept and run again for every call of the same shape.
+ * join two.  Links are FIFO: the k-th SEND to a peer meets that peer's k-th RECV or RECV_REDUCE from us, and has the
+ * same length.  Messages of no bytes are not sent and do not count: such a step is complete as soon as those it waits
+ * for are, and a peer with no other steps is none.  Buffers are named slots, bound to addresses only when the program
+ * runs, so a program is kept and run again for every call of the same shape.
  *
  * Order of steps matters for speed: a link carries its messages in program order.  Write step by step over the
  * segments, not segment by segment, or nothing overlaps.
@@ -66,7 +66,7 @@ struct ri_sched {
     uint32_t *next;
     uint32_t *peers; /* distinct peers that bytes go to or come from, ascending */
     uint32_t npeers;
-    void *scratch[4]; /* builders' */
+    void *scratch[8]; /* builders' */
     int nscratch;
 };
 
@@ -76,7 +76,7 @@ ri_step_id ri_recv_reduce(struct ri_sched *s, uint32_t peer, struct ri_span dst,
 ri_step_id ri_copy(struct ri_sched *s, struct ri_span dst, struct ri_span a, ri_step_id after);
 ri_step_id ri_reduce(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, ri_step_id after);
 /* dst = the n operands in order, of which number `own` is a and the others lie in b's slot, k * stride behind b: as
- * many bytes each, so that one place there stays unused. */
+ * many bytes each, so that one place there stays unused.  Of two, stride may be 0. */
 ri_step_id ri_combine(struct ri_sched *s, struct ri_span dst, struct ri_span a, struct ri_span b, uint32_t n,
                       uint32_t own, size_t stride, ri_step_id after);
 /* Complete when both are; the other one itself when one is RI_NONE. */

@@ -147,13 +147,14 @@ Test(programs, read_as_expected)
                 "    5  recv         dst[0,12) from 2  after 0\n"
                 "    6  send         dst[0,12) to 1  after 5\n"
                 "    7  recv         dst[24,36) from 2  after 2\n");
-    expect_text("exchange", (struct ri_coll_args){.rank = 1, .size = 2, .count = 5, .esize = 8, .seg = 24},
-                "    0  send         src[0,24) to 0\n"
-                "    1  recv         tmp[0,24) from 0\n"
-                "    2  reduce       dst[0,24) = tmp[0,24) op src[0,24), final  after 1, 0\n"
-                "    3  send         src[24,40) to 0\n"
-                "    4  recv         tmp[64,80) from 0\n"
-                "    5  reduce       dst[24,40) = tmp[64,80) op src[24,40), final  after 4, 3\n");
+    expect_text(
+        "exchange", (struct ri_coll_args){.rank = 1, .size = 2, .count = 5, .esize = 8, .seg = 24},
+        "    0  send         src[0,24) to 0\n"
+        "    1  recv         tmp[0,24) from 0\n"
+        "    2  combine      dst[0,24) = 2 operands tmp[0,24) + 0 k, operand 1 src[0,24), final  after 1, 0\n"
+        "    3  send         src[24,40) to 0\n"
+        "    4  recv         tmp[64,80) from 0\n"
+        "    5  combine      dst[24,40) = 2 operands tmp[64,80) + 0 k, operand 1 src[24,40), final  after 4, 3\n");
     expect_text("doubling", (struct ri_coll_args){.rank = 4, .size = 5, .count = 2, .esize = 4, .seg = 64},
                 "    0  send         src[0,8) to 3\n"
                 "    1  recv_reduce  tmp[0,8) = from 3 op src[0,8)\n"

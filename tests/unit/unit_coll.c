@@ -13,6 +13,11 @@
 /* Processes on hosts with 10 Gbit/s between them: 20 us, 0.8 ns a byte. */
 static const struct ri_cost_model net = {.latency = 20000, .byte = 0.8, .reduce_byte = 0.1, .message = 500};
 
+static const struct ri_algorithm *choose_for(const struct ri_coll_args *a, const char *forced)
+{
+    return ri_algorithm_choose(RING_ALL_REDUCE, a, &net, forced);
+}
+
 static const char *choice(uint32_t size, size_t bytes, const char *forced)
 {
     struct ri_coll_args a = {.size = size, .count = bytes / 4, .esize = 4};
@@ -42,6 +47,16 @@ Test(select, a_forced_one_wins_when_it_fits)
     cr_assert_str_eq(choice(5, 256 << 20, "doubling"), "doubling");
     cr_assert_str_eq(choice(5, 256 << 20, "exchange"), "ring");
     cr_assert_str_eq(choice(5, 256 << 20, "nonsense"), "ring");
+}
+
+Test(select, ordered_ones_only_when_asked_for)
+{
+    struct ri_coll_args a = {.size = 2, .count = 64 << 20, .esize = 4, .seg = 256 << 10, .ordered = true};
+    const struct ri_algorithm *free_choice = choose_for(&a, NULL), *forced = choose_for(&a, "ring");
+    cr_assert(free_choice && free_choice->ordered);
+    cr_assert(forced && forced->ordered);
+    a.ordered = false;
+    cr_assert_str_eq(choose_for(&a, NULL)->name, "ring");
 }
 
 Test(select, names_are_found_and_unique)

@@ -82,7 +82,7 @@ Test(sched, wrong_programs_are_refused)
     expect_sticks(&s, "4 and 3 bytes");
     ri_combine(&s, dst(0, 4), src(0, 4), dst(8, 5), 2, 0, 8, RI_NONE);
     expect_sticks(&s, "4 and 5 bytes");
-    ri_combine(&s, dst(0, 4), src(0, 4), dst(8, 4), 2, 0, 3, RI_NONE);
+    ri_combine(&s, dst(0, 4), src(0, 4), dst(8, 4), 3, 0, 3, RI_NONE);
     expect_sticks(&s, "they may not overlap");
     ri_combine(&s, dst(0, 4), src(0, 4), dst(8, 4), 3, 3, 4, RI_NONE);
     expect_sticks(&s, "its own being number 3");
