@@ -15,9 +15,10 @@
 #include "lib/base/mem.h"
 
 struct touch {
-    size_t begin, end;
+    int64_t begin, end; /* in the buffer; of SRC in place as DST counts */
     uint32_t step;
-    uint32_t buffer; /* slot, SRC counted as DST when in place */
+    enum ri_slot buffer; /* slot, SRC counted as DST when in place */
+    struct ri_span span; /* as the step has it */
     bool writes;
 };
 
@@ -62,32 +63,52 @@ static bool find_order(const struct ri_sched *s, struct bits *b)
     return true;
 }
 
-static size_t note(struct touch *t, uint32_t step, struct ri_span x, bool writes, bool in_place)
+static int64_t begin_of(struct ri_span x, int64_t src_at)
+{
+    return (int64_t)x.off + (x.slot == RI_SRC && src_at != RI_APART ? src_at : 0);
+}
+
+static enum ri_slot buffer_of(struct ri_span x, int64_t src_at)
+{
+    return x.slot == RI_SRC && src_at != RI_APART ? RI_DST : x.slot;
+}
+
+static size_t note(struct touch *t, uint32_t step, struct ri_span x, bool writes, int64_t src_at)
 {
     if (!x.len)
         return 0;
-    *t = (struct touch){.begin = x.off,
-                        .end = x.off + x.len,
+    *t = (struct touch){.begin = begin_of(x, src_at),
+                        .end = begin_of(x, src_at) + (int64_t)x.len,
                         .step = step,
-                        .buffer = in_place && x.slot == RI_SRC ? RI_DST : x.slot,
+                        .buffer = buffer_of(x, src_at),
+                        .span = x,
                         .writes = writes};
     return 1;
 }
 
-static size_t list_touches(const struct ri_sched *s, bool in_place, struct touch *t)
+/* Such a copy is not carried out. */
+static bool onto_itself(const struct ri_step *p, int64_t src_at)
+{
+    return p->op == RI_COPY && buffer_of(p->a, src_at) == buffer_of(p->dst, src_at) &&
+           begin_of(p->a, src_at) == begin_of(p->dst, src_at);
+}
+
+static size_t list_touches(const struct ri_sched *s, int64_t src_at, struct touch *t)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct ri_step *p = &s->step[i];
+        if (onto_itself(p, src_at))
+            continue;
         if (p->op != RI_SEND)
-            n += note(t + n, i, p->dst, true, in_place);
+            n += note(t + n, i, p->dst, true, src_at);
         if (p->op != RI_RECV)
-            n += note(t + n, i, p->a, false, in_place);
+            n += note(t + n, i, p->a, false, src_at);
         if (p->op == RI_REDUCE)
-            n += note(t + n, i, p->b, false, in_place);
+            n += note(t + n, i, p->b, false, src_at);
         for (uint32_t k = 0; p->op == RI_COMBINE && k < p->n; k++)
             if (k != p->own)
-                n += note(t + n, i, (struct ri_span){p->b.slot, p->b.off + k * p->stride, p->b.len}, false, in_place);
+                n += note(t + n, i, (struct ri_span){p->b.slot, p->b.off + k * p->stride, p->b.len}, false, src_at);
     }
     return n;
 }
@@ -126,8 +147,9 @@ static void explain(const struct touch *x, const struct touch *y, char *why, siz
     if (why && cap)
         snprintf(why, cap,
                  "step %" PRIu32 " %s %s[%zu,%zu) and step %" PRIu32 " %s %s[%zu,%zu), and nothing orders them",
-                 first->step, first->writes ? "writes" : "reads", name[first->buffer], first->begin, first->end,
-                 second->step, second->writes ? "writes" : "reads", name[second->buffer], second->begin, second->end);
+                 first->step, first->writes ? "writes" : "reads", name[first->span.slot], first->span.off,
+                 first->span.off + first->span.len, second->step, second->writes ? "writes" : "reads",
+                 name[second->span.slot], second->span.off, second->span.off + second->span.len);
 }
 
 static size_t count_conflicts(const struct bits *b, const struct touch *t, size_t n, char *why, size_t cap)
@@ -147,13 +169,13 @@ static size_t count_conflicts(const struct bits *b, const struct touch *t, size_
     return found;
 }
 
-size_t ri_sched_hazards(const struct ri_sched *s, bool in_place, char *why, size_t cap)
+size_t ri_sched_hazards(const struct ri_sched *s, int64_t src_at, char *why, size_t cap)
 {
     struct bits b;
     struct touch *t = ri_new(count_touches(s), sizeof *t);
     size_t found = SIZE_MAX;
     if (find_order(s, &b) && t) {
-        const size_t n = list_touches(s, in_place, t);
+        const size_t n = list_touches(s, src_at, t);
         qsort(t, n, sizeof *t, by_begin);
         found = count_conflicts(&b, t, n, why, cap);
     } else if (why && cap)

@@ -93,9 +93,11 @@ void ri_sched_free(struct ri_sched *s); /* leaves it zeroed; accepts any state *
 /* The program as text, one step a line; for ring_info and golden tests. */
 void ri_sched_print(const struct ri_sched *s, FILE *out);
 
-/* Two steps that touch the same bytes, one of them writing, that nothing orders: how many such pairs.  in_place: SRC
- * and DST are one buffer.  A step that writes over a shifted part of what it reads counts as a pair with itself.  The
+/* Two steps that touch the same bytes, one of them writing, that nothing orders: how many such pairs.  src_at: in
+ * place, SRC begins this many bytes behind the begin of DST, or before it; RI_APART: they are two buffers.  A step that
+ * writes over a shifted part of what it reads counts as a pair with itself.  The
  * first pair is described in why (may be NULL).  Costs n * n / 8 bytes of memory; SIZE_MAX when they are not there. */
-size_t ri_sched_hazards(const struct ri_sched *s, bool in_place, char *why, size_t cap);
+#define RI_APART INT64_MIN
+size_t ri_sched_hazards(const struct ri_sched *s, int64_t src_at, char *why, size_t cap);
 
 #endif

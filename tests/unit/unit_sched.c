@@ -36,7 +36,7 @@ Test(sched, an_empty_program_is_fine)
     cr_assert_eq(ri_sched_done(&s), RING_OK);
     cr_assert_eq(s.npeers, 0);
     cr_assert_eq(s.first_next[0], 0);
-    cr_assert_eq(ri_sched_hazards(&s, true, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, 0, NULL, 0), 0);
     ri_sched_free(&s);
 }
 
@@ -347,7 +347,7 @@ Test(local, combining_takes_all_operands_in_order)
             if (final)
                 ri_final(&s, come);
             cr_assert_eq(ri_sched_done(&s), RING_OK);
-            cr_assert_eq(ri_sched_hazards(&s, false, NULL, 0), 0);
+            cr_assert_eq(ri_sched_hazards(&s, RI_APART, NULL, 0), 0);
             run_alone(&s, from, to, RING_INT64, RING_AVG);
             for (size_t i = 0; i < COUNT; i++) {
                 int64_t sum = 0;
@@ -408,10 +408,10 @@ Test(hazard, each_kind_of_conflict_is_counted_once)
     ri_send(&s, 1, dst(12, 1), RI_NONE);
     ri_send(&s, 1, dst(16, 9), RI_NONE);
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, false, why, sizeof why), 2);
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, why, sizeof why), 2);
     cr_assert_str_eq(why, "step 1 writes dst[4,12) and step 2 writes dst[8,16), and nothing orders them");
-    cr_assert_eq(ri_sched_hazards(&s, true, why, sizeof why), 3);
-    cr_assert_str_eq(why, "step 0 reads dst[0,8) and step 1 writes dst[4,12), and nothing orders them");
+    cr_assert_eq(ri_sched_hazards(&s, 0, why, sizeof why), 3);
+    cr_assert_str_eq(why, "step 0 reads src[0,8) and step 1 writes dst[4,12), and nothing orders them");
     ri_sched_free(&s);
 }
 
@@ -421,12 +421,12 @@ Test(hazard, order_is_transitive_and_shared_spans_are_one_pair)
     const ri_step_id a = ri_recv(&s, 1, dst(0, 8), RI_NONE), b = ri_send(&s, 1, src(0, 1), a);
     ri_send(&s, 1, dst(0, 8), b);
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, false, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, NULL, 0), 0);
     ri_sched_free(&s);
     ri_reduce(&s, dst(0, 8), dst(0, 8), dst(8, 8), RI_NONE);
     ri_reduce(&s, dst(8, 8), dst(0, 8), dst(8, 8), RI_NONE);
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, false, NULL, 0), 1);
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, NULL, 0), 1);
     ri_sched_free(&s);
 }
 
@@ -438,13 +438,40 @@ Test(hazard, every_operand_of_a_combination_is_read)
     ri_combine(&s, dst(0, 8), src(0, 8), first, 4, 1, 16, RI_NONE);
     ri_recv(&s, 1, (struct ri_span){RI_TMP, 8, 24}, RI_NONE); /* where the own operand would lie, and between */
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, true, why, sizeof why), 0, "%s", why);
+    cr_assert_eq(ri_sched_hazards(&s, 0, why, sizeof why), 0, "%s", why);
     ri_sched_free(&s);
     ri_combine(&s, dst(0, 8), src(0, 8), first, 4, 1, 16, RI_NONE);
     ri_recv(&s, 1, (struct ri_span){RI_TMP, 55, 8}, RI_NONE);
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, false, why, sizeof why), 1);
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, why, sizeof why), 1);
     cr_assert_str_eq(why, "step 0 reads tmp[48,56) and step 1 writes tmp[55,63), and nothing orders them");
+    ri_sched_free(&s);
+}
+
+/* As all_gather in place: SRC is a block of DST. */
+Test(hazard, one_buffer_may_begin_inside_the_other)
+{
+    struct ri_sched s = {0};
+    ri_send(&s, 1, src(0, 8), RI_NONE);
+    ri_recv(&s, 1, dst(8, 8), RI_NONE);
+    cr_assert_eq(ri_sched_done(&s), RING_OK);
+    cr_assert_eq(ri_sched_hazards(&s, 0, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, 1, NULL, 0), 1);
+    cr_assert_eq(ri_sched_hazards(&s, 15, NULL, 0), 1);
+    cr_assert_eq(ri_sched_hazards(&s, 16, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, -8, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, NULL, 0), 0);
+    ri_sched_free(&s);
+}
+
+Test(hazard, a_copy_onto_itself_touches_nothing)
+{
+    struct ri_sched s = {0};
+    ri_send(&s, 1, src(0, 8), RI_NONE);
+    ri_copy(&s, dst(16, 8), src(0, 8), RI_NONE);
+    cr_assert_eq(ri_sched_done(&s), RING_OK);
+    cr_assert_eq(ri_sched_hazards(&s, 16, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, 12, NULL, 0), 2);
     ri_sched_free(&s);
 }
 
@@ -455,11 +482,13 @@ Test(hazard, a_step_may_work_in_place_but_not_shifted)
     ri_copy(&s, dst(0, 8), src(0, 8), RI_NONE);
     ri_copy(&s, dst(8, 8), src(12, 8), RI_NONE);
     cr_assert_eq(ri_sched_done(&s), RING_OK);
-    cr_assert_eq(ri_sched_hazards(&s, false, NULL, 0), 0);
-    cr_assert_eq(ri_sched_hazards(&s, true, why, sizeof why), 1);
-    cr_assert_str_eq(why, "step 1 writes dst[8,16) and step 1 reads dst[12,20), and nothing orders them");
+    cr_assert_eq(ri_sched_hazards(&s, RI_APART, NULL, 0), 0);
+    cr_assert_eq(ri_sched_hazards(&s, 0, why, sizeof why), 1);
+    cr_assert_str_eq(why, "step 1 writes dst[8,16) and step 1 reads src[12,20), and nothing orders them");
+    cr_assert_eq(ri_sched_hazards(&s, -4, why, sizeof why), 1);
+    cr_assert_str_eq(why, "step 0 reads src[0,8) and step 0 writes dst[0,8), and nothing orders them");
     ri_mem_fail_at(2);
-    cr_assert_eq(ri_sched_hazards(&s, true, why, sizeof why), SIZE_MAX);
+    cr_assert_eq(ri_sched_hazards(&s, 0, why, sizeof why), SIZE_MAX);
     ri_mem_fail_at(0);
     ri_sched_free(&s);
 }

@@ -159,7 +159,7 @@ static int print_rank(const struct request *q, uint32_t rank)
         return 1;
     }
     ri_sched_print(&sched, stdout);
-    const size_t hazards = ri_sched_hazards(&sched, false, why, sizeof why);
+    const size_t hazards = ri_sched_hazards(&sched, RI_APART, why, sizeof why);
     if (hazards)
         fprintf(stderr, "ring_info schedule: %zu unordered conflicts; first: %s\n", hazards, why);
     ri_sched_free(&sched);
