@@ -7,10 +7,11 @@
 #include <sys/uio.h>
 
 enum {
-    PIECES = 64,           /* messages in one system call                                                        */
-    SEND_MOST = 512 << 10, /* bytes in one call: sending and receiving take turns, so that neither side runs dry */
-    RECV_MOST = 512 << 10,
-    DIRECT_LEAST = 8 << 10, /* below this a plain recv() and a copy are cheaper than a gathering call            */
+    PIECES = 64,           /* messages in one system call                                            */
+    SEND_MOST = 2 << 20,   /* bytes in one call: what the kernel has no room for ends it anyway      */
+    RECV_MOST = 512 << 10, /* receiving takes turns with sending, so that the other side has work    */
+    DIRECT_LEAST = 8 << 10, /* below this a plain recv() and a copy are cheaper than a gathering call */
+    FLAT_MOST = 512,        /* the same for send(): an operation's signature and its few bytes        */
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -34,9 +35,23 @@ static size_t gather_sends(const struct tcp_way *w, uint32_t i, struct iovec *io
     return total;
 }
 
-static ssize_t send_pieces(int fd, struct iovec *iov, size_t n)
+/* Several short pieces become one. */
+static size_t flatten(struct iovec *iov, size_t n, size_t total, char flat[FLAT_MOST])
+{
+    size_t at = 0;
+    if (n == 1 || total > FLAT_MOST)
+        return n;
+    for (size_t i = 0; i < n; at += iov[i++].iov_len)
+        memcpy(flat + at, iov[i].iov_base, iov[i].iov_len);
+    iov[0] = (struct iovec){.iov_base = flat, .iov_len = total};
+    return 1;
+}
+
+static ssize_t send_pieces(int fd, struct iovec *iov, size_t n, size_t total)
 {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    char flat[FLAT_MOST];
+    n = flatten(iov, n, total, flat);
     const struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
     ssize_t got;
     do
@@ -60,8 +75,8 @@ ssize_t tcp_lane_send(struct tcp_lane *lane, struct tcp_way *w, uint32_t i)
 {
     struct iovec iov[PIECES];
     size_t n;
-    gather_sends(w, i, iov, &n);
-    const ssize_t got = send_pieces(lane->fd, iov, n);
+    const size_t total = gather_sends(w, i, iov, &n);
+    const ssize_t got = send_pieces(lane->fd, iov, n, total);
     if (got < 0)
         return would_block(errno) ? 0 : -1;
     count(w, i, (size_t)got);
