@@ -18,6 +18,7 @@ const char *ring_version(void) { return VERSION(RING_VERSION_MAJOR, RING_VERSION
 const char *ring_last_error(void) { return ri_error_get(); }
 
 size_t ring_dtype_size(ring_dtype_t dtype) { return ri_dtype_size(dtype); }
+int ring_redop_fits(ring_dtype_t dtype, ring_redop_t redop) { return ri_redop_fits(dtype, redop); }
 const char *ring_dtype_str(ring_dtype_t dtype) { return ri_dtype_name(dtype); }
 const char *ring_redop_str(ring_redop_t redop) { return ri_redop_name(redop); }
 
@@ -171,6 +172,9 @@ static ring_status_t check_types(ring_dtype_t dtype, ring_redop_t redop)
         return ri_fail(RING_ERR_INVALID, "dtype %d is none of ring_dtype_t (0 to %d)", (int)dtype, RI_DTYPES - 1);
     if (!ri_redop_ok(redop))
         return ri_fail(RING_ERR_INVALID, "redop %d is none of ring_redop_t (0 to %d)", (int)redop, RI_REDOPS - 1);
+    if (!ri_redop_fits(dtype, redop))
+        return ri_fail(RING_ERR_INVALID, "%s is for integers, not for %s: that takes sum, prod, min, max and avg",
+                       ri_redop_name(redop), ri_dtype_name(dtype));
     return RING_OK;
 }
 

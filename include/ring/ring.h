@@ -80,16 +80,30 @@ typedef enum ring_dtype {
     RING_UINT32 = 5,
     RING_INT64 = 6,
     RING_UINT64 = 7,
-    RING_FLOAT = 8, /* IEEE 754 binary32 */
-    RING_DOUBLE = 9 /* IEEE 754 binary64 */
+    RING_FLOAT = 8,        /* IEEE 754 binary32 */
+    RING_DOUBLE = 9,       /* IEEE 754 binary64 */
+    RING_FLOAT16 = 10,     /* IEEE 754 binary16 */
+    RING_BFLOAT16 = 11,    /* the upper half of a binary32 */
+    RING_FLOAT8_E4M3 = 12, /* OCP, as float8_e4m3fn elsewhere: up to 448, no infinities */
+    RING_FLOAT8_E5M2 = 13  /* OCP: the upper half of a binary16 */
 } ring_dtype_t;
+
+/* Floats of 16 and 8 bits are computed in float and rounded to nearest, ties to even.  What is too large becomes an
+ * infinity, and a NaN where there are none (e4m3): overflow is never hidden by the largest number.  Subnormal numbers
+ * are kept.  Which NaN a sum or product gives is not said; that of RING_MIN and RING_MAX is always the same one. */
 
 typedef enum ring_redop {
     RING_SUM = 0,  /* integers wrap */
     RING_PROD = 1, /* integers wrap */
     RING_MIN = 2,  /* a NaN on any rank gives NaN */
     RING_MAX = 3,  /* a NaN on any rank gives NaN */
-    RING_AVG = 4   /* the sum, then one division by the number of ranks; integers truncate toward zero */
+    RING_AVG = 4,  /* the sum, then one division by the number of ranks; integers truncate toward zero */
+    RING_BAND = 5, /* from here on integers only: and, or, exclusive or of all bits */
+    RING_BOR = 6,
+    RING_BXOR = 7,
+    RING_LAND = 8, /* of truth, which is any bit set: the result is 1 or 0 */
+    RING_LOR = 9,
+    RING_LXOR = 10
 } ring_redop_t;
 
 typedef enum ring_coll {
@@ -116,6 +130,9 @@ typedef void ring_reduce_fn(void *dst, const void *a, const void *b, size_t coun
 
 /* Bytes of one element; 0 when dtype is none. */
 RING_API size_t ring_dtype_size(ring_dtype_t dtype);
+
+/* 1 when the operation is there for the type, else 0: operations on bits and truth want integers. */
+RING_API int ring_redop_fits(ring_dtype_t dtype, ring_redop_t redop);
 
 /* "int8", "float", "sum", "all_reduce" ...; NULL when the value is none.  The loop "while name" over 0, 1, 2 ... lists
  * all of them. */

@@ -7,6 +7,7 @@
  * would overflow. Minimum and maximum of a NaN is the one NaN of the compiler, so that its bits do not depend on how a
  * loop was compiled. Cost: loads two and stores one element.  Any thread; no state. */
 #include "lib/reduce/kernels.h"
+#include "lib/reduce/small.h"
 
 #include <string.h>
 
@@ -30,63 +31,82 @@ ELEMENT(uint64_t);
 ELEMENT(float);
 ELEMENT(double);
 
-#define KERNEL(T, op, value)                                                                                         \
-    static void op##_##T(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count)        \
-    {                                                                                                                \
-        m_##T *d = dst;                                                                                              \
-        const m_##T *as = a, *bs = b;                                                                                \
-        (void)r;                                                                                                     \
-        INDEPENDENT for (size_t i = 0; i < count; i++)                                                               \
-        {                                                                                                            \
-            const T x = as[i], y = bs[i];                                                                            \
-            d[i] = (value);                                                                                          \
-        }                                                                                                            \
+/* Small floats are named by their format, and stored in integers. */
+typedef m_uint16_t m_f16;
+typedef m_uint16_t m_bf16;
+typedef m_uint8_t m_e4m3;
+typedef m_uint8_t m_e5m2;
+
+/* W: the type to compute in; WIDEN and NARROW: from what is stored to W and back. */
+#define SAME(x) (x)
+#define FROM_F16(x) small_widen(x, 5, 10, 0)
+#define TO_F16(x) (uint16_t) small_narrow(x, 5, 10, 0)
+#define FROM_E5M2(x) small_widen(x, 5, 2, 0)
+#define TO_E5M2(x) (uint8_t) small_narrow(x, 5, 2, 0)
+#define FROM_E4M3(x) small_widen(x, 4, 3, 1)
+#define TO_E4M3(x) (uint8_t) small_narrow(x, 4, 3, 1)
+#define FROM_BF16(x) small_widen_bf16(x)
+#define TO_BF16(x) (uint16_t) small_narrow_bf16(x)
+
+#define KERNEL(T, W, WIDEN, NARROW, op, value)                                                                \
+    static void op##_##T(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count) \
+    {                                                                                                         \
+        m_##T *d = dst;                                                                                       \
+        const m_##T *as = a, *bs = b;                                                                         \
+        (void)r;                                                                                              \
+        INDEPENDENT for (size_t i = 0; i < count; i++)                                                        \
+        {                                                                                                     \
+            const W x = WIDEN(as[i]), y = WIDEN(bs[i]);                                                       \
+            d[i] = NARROW(value);                                                                             \
+        }                                                                                                     \
     }
 
-#define DIVISION(T, value)                                   \
+#define DIVISION(T, W, WIDEN, NARROW, value)                 \
     static void div_##T(void *dst, size_t count, uint32_t n) \
     {                                                        \
         m_##T *d = dst;                                      \
         for (size_t i = 0; i < count; i++) {                 \
-            const T x = d[i];                                \
-            d[i] = (value);                                  \
+            const W x = WIDEN(d[i]);                         \
+            d[i] = NARROW(value);                            \
         }                                                    \
     }
 
-/* W: the type to compute in. */
-#define INTEGER(T, W)                 \
-    KERNEL(T, sum, (T)((W)x + (W)y))  \
-    KERNEL(T, prod, (T)((W)x * (W)y)) \
-    KERNEL(T, min, x < y ? x : y)     \
-    KERNEL(T, max, x > y ? x : y)
+/* U: the unsigned type to compute in. */
+#define INTEGER(T, U, quotient)                              \
+    KERNEL(T, T, SAME, SAME, sum, (T)((U)x + (U)y))          \
+    KERNEL(T, T, SAME, SAME, prod, (T)((U)x * (U)y))         \
+    KERNEL(T, T, SAME, SAME, min, x < y ? x : y)             \
+    KERNEL(T, T, SAME, SAME, max, x > y ? x : y)             \
+    KERNEL(T, T, SAME, SAME, band, (T)(x & y))               \
+    KERNEL(T, T, SAME, SAME, bor, (T)(x | y))                \
+    KERNEL(T, T, SAME, SAME, bxor, (T)(x ^ y))               \
+    KERNEL(T, T, SAME, SAME, land, (T)((x != 0) & (y != 0))) \
+    KERNEL(T, T, SAME, SAME, lor, (T)((x | y) != 0))         \
+    KERNEL(T, T, SAME, SAME, lxor, (T)((x != 0) ^ (y != 0))) \
+    DIVISION(T, T, SAME, SAME, quotient)
 
-#define FLOATING(T, nan)                         \
-    KERNEL(T, sum, x + y)                        \
-    KERNEL(T, prod, x *y)                        \
-    KERNEL(T, min, x < y ? x : y <= x ? y : nan) \
-    KERNEL(T, max, x > y ? x : y >= x ? y : nan) \
-    DIVISION(T, x / (T)n)
-
-INTEGER(int8_t, uint32_t)
-INTEGER(uint8_t, uint32_t)
-INTEGER(int16_t, uint32_t)
-INTEGER(uint16_t, uint32_t)
-INTEGER(int32_t, uint32_t)
-INTEGER(uint32_t, uint32_t)
-INTEGER(int64_t, uint64_t)
-INTEGER(uint64_t, uint64_t)
-FLOATING(float, __builtin_nanf(""))
-FLOATING(double, __builtin_nan(""))
+#define FLOATING(T, W, WIDEN, NARROW, nan)                         \
+    KERNEL(T, W, WIDEN, NARROW, sum, x + y)                        \
+    KERNEL(T, W, WIDEN, NARROW, prod, x *y)                        \
+    KERNEL(T, W, WIDEN, NARROW, min, x < y ? x : y <= x ? y : nan) \
+    KERNEL(T, W, WIDEN, NARROW, max, x > y ? x : y >= x ? y : nan) \
+    DIVISION(T, W, WIDEN, NARROW, x / (W)n)
 
 /* Exact up to 32 bits: a quotient that is no whole number is at least 1/n away from one, and a double errs by less. */
-DIVISION(int8_t, (int8_t)((double)x / n))
-DIVISION(uint8_t, (uint8_t)((double)x / n))
-DIVISION(int16_t, (int16_t)((double)x / n))
-DIVISION(uint16_t, (uint16_t)((double)x / n))
-DIVISION(int32_t, (int32_t)((double)x / n))
-DIVISION(uint32_t, (uint32_t)((double)x / n))
-DIVISION(int64_t, x / (int64_t)n)
-DIVISION(uint64_t, x / n)
+INTEGER(int8_t, uint32_t, (int8_t)((double)x / n))
+INTEGER(uint8_t, uint32_t, (uint8_t)((double)x / n))
+INTEGER(int16_t, uint32_t, (int16_t)((double)x / n))
+INTEGER(uint16_t, uint32_t, (uint16_t)((double)x / n))
+INTEGER(int32_t, uint32_t, (int32_t)((double)x / n))
+INTEGER(uint32_t, uint32_t, (uint32_t)((double)x / n))
+INTEGER(int64_t, uint64_t, x / (int64_t)n)
+INTEGER(uint64_t, uint64_t, x / n)
+FLOATING(float, float, SAME, SAME, __builtin_nanf(""))
+FLOATING(double, double, SAME, SAME, __builtin_nan(""))
+FLOATING(f16, float, FROM_F16, TO_F16, __builtin_nanf(""))
+FLOATING(bf16, float, FROM_BF16, TO_BF16, __builtin_nanf(""))
+FLOATING(e4m3, float, FROM_E4M3, TO_E4M3, __builtin_nanf(""))
+FLOATING(e5m2, float, FROM_E5M2, TO_E5M2, __builtin_nanf(""))
 
 /* A block at a time, which stays in cache while all operands are added to it. */
 static void combine(const struct ri_reduction *r, const struct ri_combine *c)
@@ -106,16 +126,22 @@ static void combine(const struct ri_reduction *r, const struct ri_combine *c)
     }
 }
 
-#define ROW(T)                                                                                 \
-    {                                                                                          \
-        [RING_SUM] = {sum_##T, combine, NULL}, [RING_PROD] = {prod_##T, combine, NULL},        \
-        [RING_MIN] = {min_##T, combine, NULL}, [RING_MAX] = {max_##T, combine, NULL},          \
-        [RING_AVG] = {sum_##T, combine, div_##T},                                              \
+#define ROW(T)                                                                      \
+    [RING_SUM] = {sum_##T, combine, NULL}, [RING_PROD] = {prod_##T, combine, NULL}, \
+    [RING_MIN] = {min_##T, combine, NULL}, [RING_MAX] = {max_##T, combine, NULL},   \
+    [RING_AVG] = {sum_##T, combine, div_##T}
+
+#define INTEGER_ROW(T)                                                                            \
+    {                                                                                             \
+        ROW(T), [RING_BAND] = {band_##T, combine, NULL}, [RING_BOR] = {bor_##T, combine, NULL},   \
+                [RING_BXOR] = {bxor_##T, combine, NULL}, [RING_LAND] = {land_##T, combine, NULL}, \
+                [RING_LOR] = {lor_##T, combine, NULL}, [RING_LXOR] = {lxor_##T, combine, NULL},   \
     }
 
 ri_kernel_table RI_KERNELS = {
-    [RING_INT8] = ROW(int8_t),     [RING_UINT8] = ROW(uint8_t),   [RING_INT16] = ROW(int16_t),
-    [RING_UINT16] = ROW(uint16_t), [RING_INT32] = ROW(int32_t),   [RING_UINT32] = ROW(uint32_t),
-    [RING_INT64] = ROW(int64_t),   [RING_UINT64] = ROW(uint64_t), [RING_FLOAT] = ROW(float),
-    [RING_DOUBLE] = ROW(double),
+    [RING_INT8] = INTEGER_ROW(int8_t),     [RING_UINT8] = INTEGER_ROW(uint8_t),   [RING_INT16] = INTEGER_ROW(int16_t),
+    [RING_UINT16] = INTEGER_ROW(uint16_t), [RING_INT32] = INTEGER_ROW(int32_t),   [RING_UINT32] = INTEGER_ROW(uint32_t),
+    [RING_INT64] = INTEGER_ROW(int64_t),   [RING_UINT64] = INTEGER_ROW(uint64_t), [RING_FLOAT] = {ROW(float)},
+    [RING_DOUBLE] = {ROW(double)},         [RING_FLOAT16] = {ROW(f16)},           [RING_BFLOAT16] = {ROW(bf16)},
+    [RING_FLOAT8_E4M3] = {ROW(e4m3)},      [RING_FLOAT8_E5M2] = {ROW(e5m2)},
 };

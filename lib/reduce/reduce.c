@@ -42,8 +42,7 @@ const char *ri_kernel_set_name(size_t set) { return set < sizeof sets / sizeof *
 struct ri_reduction ri_reduction_from(size_t set, ring_dtype_t dtype, ring_redop_t redop)
 {
     const struct ri_kernel *k = &(*sets[set].table)[dtype][redop];
-    return (struct ri_reduction){
-        .reduce = k->reduce,
+    return (struct ri_reduction){.reduce = k->reduce,
                                  .combine = k->combine,
                                  .divide = k->divide,
                                  .esize = (uint32_t)ri_dtype_size(dtype),

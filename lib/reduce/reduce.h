@@ -12,13 +12,15 @@
 #include <stdint.h>
 #include <ring/ring.h>
 
-enum { RI_DTYPES = RING_DOUBLE + 1, RI_REDOPS = RING_AVG + 1 };
+enum { RI_DTYPES = RING_FLOAT8_E5M2 + 1, RI_REDOPS = RING_LXOR + 1 };
 
 bool ri_dtype_ok(ring_dtype_t dtype);
 bool ri_redop_ok(ring_redop_t redop);
-size_t ri_dtype_size(ring_dtype_t dtype);      /* bytes; 0 when it is none */
-const char *ri_dtype_name(ring_dtype_t dtype); /* NULL when it is none     */
-const char *ri_redop_name(ring_redop_t redop); /* NULL when it is none     */
+bool ri_dtype_is_float(ring_dtype_t dtype);
+bool ri_redop_fits(ring_dtype_t dtype, ring_redop_t redop); /* both are right, and there is a kernel for the pair */
+size_t ri_dtype_size(ring_dtype_t dtype);                   /* bytes; 0 when it is none */
+const char *ri_dtype_name(ring_dtype_t dtype);              /* NULL when it is none     */
+const char *ri_redop_name(ring_redop_t redop);              /* NULL when it is none     */
 
 struct ri_reduction;
 

@@ -4,9 +4,12 @@
  * Every element takes one of 64 values: k = k(index, seed) picks a place in a table, and rank r takes the value r
  * places further.  So the result depends on k alone, and a table of 64 results does for any number of ranks and
  * elements.  The values are chosen so that no intermediate result, in any order, rounds or overflows a floating point
- * type: small multiples of 1/8 to add, powers of two and signs to multiply.  Integers wrap, which no order changes, so
- * theirs use all bits.  Comparison is of bits. */
+ * type: small multiples of 1/8 to add, powers of two and signs to multiply; the smallest types have room for few ranks'
+ * ones only, so the others give zeros (exact up to 256 ranks for the smallest).  Integers wrap, which no order changes,
+ * so theirs use all bits.  Comparison is of bits. */
 #include "perf.h"
+
+#include "number.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +26,7 @@ static unsigned place(uint64_t index, uint64_t start)
     return (unsigned)((index * UINT64_C(0x9e3779b97f4a7c15) + start) >> 58);
 }
 
-static bool is_real(ring_dtype_t dtype) { return dtype == RING_FLOAT || dtype == RING_DOUBLE; }
+static bool is_real(ring_dtype_t dtype) { return dtype >= RING_FLOAT && dtype <= RING_FLOAT8_E5M2; }
 
 static bool is_signed(ring_dtype_t dtype)
 {
@@ -32,9 +35,30 @@ static bool is_signed(ring_dtype_t dtype)
 
 /* ---- real types: worked out in double, in which every step is exact ---- */
 
-static double real_input(unsigned i, ring_redop_t redop, uint32_t size)
+/* Whole numbers up to here are exact, and so are sums of eighths that stay below. */
+static uint64_t exact_up_to(ring_dtype_t dtype)
 {
-    const uint64_t h = mix(i + 1);
+    switch (dtype) {
+    case RING_FLOAT16:
+        return 1 << 11;
+    case RING_BFLOAT16:
+        return 1 << 8;
+    case RING_FLOAT8_E4M3:
+        return 1 << 4;
+    case RING_FLOAT8_E5M2:
+        return 1 << 3;
+    default:
+        return 1 << 22;
+    }
+}
+
+static double real_input(unsigned i, ring_dtype_t dtype, ring_redop_t redop, uint32_t size)
+{
+    const uint64_t h = mix(i + 1), room = exact_up_to(dtype);
+    if (number_is_small(dtype) && redop == RING_PROD)
+        return h & 1 ? -1 : 1;
+    if (number_is_small(dtype) && (redop == RING_MIN || redop == RING_MAX))
+        return (double)(h % 17) - 8;
     if (redop == RING_PROD) {
         static const double factors[] = {2, 0.5, 0.25, 4};
         const double sign = h & 1 ? -1 : 1;
@@ -42,7 +66,10 @@ static double real_input(unsigned i, ring_redop_t redop, uint32_t size)
     }
     if (redop == RING_MIN || redop == RING_MAX)
         return (double)((int64_t)(h % 2000001) - 1000000) / 128 + 1.0 / 256;
-    const uint64_t limit = size < 8192 ? 1000 : 1 + (UINT64_C(1) << 22) / size;
+    /* Twice as sparse as the room asks for, because steps of this length do not meet around the table's end. */
+    if (size > room && i % (2 * size / room))
+        return 0;
+    const uint64_t share = room / size, limit = share > 1000 ? 1000 : share ? share : 1;
     return (double)((int64_t)(h % (2 * limit + 1)) - (int64_t)limit) / 8;
 }
 
@@ -63,18 +90,8 @@ static double real_combine(double a, double b, ring_redop_t redop)
 static uint64_t real_bits(ring_dtype_t dtype, double value)
 {
     uint64_t bits = 0;
-    const float narrow = (float)value;
-    if (dtype == RING_FLOAT)
-        memcpy(&bits, &narrow, sizeof narrow);
-    else
-        memcpy(&bits, &value, sizeof value);
+    number_put(dtype, &bits, value); /* little-endian */
     return bits;
-}
-
-/* One division, rounded once, in the type itself. */
-static double real_divide(ring_dtype_t dtype, double sum, uint32_t size)
-{
-    return dtype == RING_FLOAT ? (double)((float)sum / (float)size) : sum / (double)size;
 }
 
 /* ---- integers: 64-bit words, cut to the width of the type ---- */
@@ -90,6 +107,8 @@ static uint64_t whole_input(unsigned i, ring_dtype_t dtype, ring_redop_t redop, 
     const uint64_t h = mix(i + 1);
     if (redop == RING_PROD)
         return cut(dtype, h | 1); /* odd: a product never becomes zero for good */
+    if (redop >= RING_LAND)
+        return cut(dtype, h & 0x80 ? 0 : h >> 8); /* some are false */
     if (redop != RING_AVG)
         return cut(dtype, h);
     const uint64_t limit = size < 63 ? 126 / size : 1; /* the sum does not wrap, as long as ranks are few */
@@ -106,6 +125,18 @@ static uint64_t whole_combine(uint64_t a, uint64_t b, ring_dtype_t dtype, ring_r
         return less ? a : b;
     case RING_MAX:
         return less ? b : a;
+    case RING_BAND:
+        return a & b;
+    case RING_BOR:
+        return a | b;
+    case RING_BXOR:
+        return a ^ b;
+    case RING_LAND:
+        return a && b;
+    case RING_LOR:
+        return a || b;
+    case RING_LXOR:
+        return !a != !b;
     default:
         return cut(dtype, a + b);
     }
@@ -120,10 +151,10 @@ static uint64_t whole_divide(ring_dtype_t dtype, uint64_t sum, uint32_t size)
 
 static uint64_t real_result(unsigned k, ring_dtype_t dtype, ring_redop_t redop, uint32_t size)
 {
-    double value = real_input(k, redop, size);
+    double value = real_input(k, dtype, redop, size);
     for (uint32_t r = 1; r < size; r++)
-        value = real_combine(value, real_input((k + r) % PERF_VALUES, redop, size), redop);
-    return real_bits(dtype, redop == RING_AVG ? real_divide(dtype, value, size) : value);
+        value = real_combine(value, real_input((k + r) % PERF_VALUES, dtype, redop, size), redop);
+    return real_bits(dtype, redop == RING_AVG ? number_divide(dtype, value, size) : value);
 }
 
 static uint64_t whole_result(unsigned k, ring_dtype_t dtype, ring_redop_t redop, uint32_t size)
@@ -146,7 +177,8 @@ void perf_pattern_init(struct perf_pattern *p, ring_dtype_t dtype, ring_redop_t 
     p->esize = ring_dtype_size(dtype);
     for (unsigned k = 0; k < PERF_VALUES; k++) {
         const bool real = is_real(dtype);
-        const uint64_t in = real ? real_bits(dtype, real_input(k, redop, size)) : whole_input(k, dtype, redop, size);
+        const uint64_t in =
+            real ? real_bits(dtype, real_input(k, dtype, redop, size)) : whole_input(k, dtype, redop, size);
         const uint64_t out = real ? real_result(k, dtype, redop, size) : whole_result(k, dtype, redop, size);
         p->in[k] = unsign(in, p->esize);
         p->out[k] = unsign(out, p->esize);
@@ -236,17 +268,8 @@ struct perf_wrong perf_check_result(const struct perf_pattern *p, const void *da
 
 void perf_value_print(ring_dtype_t dtype, uint64_t bits, char *text, size_t cap)
 {
-    double real = 0;
-    float narrow;
-    if (dtype == RING_FLOAT) {
-        const uint32_t word = (uint32_t)bits;
-        memcpy(&narrow, &word, sizeof narrow);
-        real = (double)narrow;
-    } else if (dtype == RING_DOUBLE) {
-        memcpy(&real, &bits, sizeof real);
-    }
     if (is_real(dtype))
-        snprintf(text, cap, "%.*g", dtype == RING_FLOAT ? 9 : 17, real);
+        snprintf(text, cap, "%.*g", dtype == RING_DOUBLE ? 17 : 9, number_get(dtype, &bits));
     else if (is_signed(dtype))
         snprintf(text, cap, "%" PRId64, (int64_t)cut(dtype, bits));
     else

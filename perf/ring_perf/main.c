@@ -103,7 +103,8 @@ static ring_status_t all_cases(struct sweep *s)
     ring_status_t status = RING_OK;
     for (int dtype = 0; dtype < 64 && !status; dtype++)
         for (int redop = 0; redop < 64 && !status; redop++)
-            if (s->opt->dtypes >> dtype & 1 && s->opt->redops >> redop & 1)
+            if (s->opt->dtypes >> dtype & 1 && s->opt->redops >> redop & 1 &&
+                ring_redop_fits((ring_dtype_t)dtype, (ring_redop_t)redop))
                 status = all_sizes(s, (ring_dtype_t)dtype, (ring_redop_t)redop);
     return status;
 }

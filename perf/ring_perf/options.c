@@ -31,7 +31,7 @@ static const struct row rows[] = {
     {'n', "iters", "N", "20", COUNT, 1, MOST_ROUNDS, AT(iters), "timed operations for each size"},
     {'w', "warmup_iters", "N", "5", COUNT, 0, MOST_ROUNDS, AT(warmup), "operations before those, not timed"},
     {'c', "check", "N", "1", COUNT, 0, MOST_ROUNDS, AT(checks), "operations whose result is checked (0: none)"},
-    {'o', "op", "OP", "sum", REDOPS, 0, 0, AT(redops), "sum, prod, min, max, avg, several with commas, or all"},
+    {'o', "op", "OP", "sum", REDOPS, 0, 0, AT(redops), "sum, prod, min, max, avg, and on integers band, bor, bxor, land, lor, lxor; several with commas, or all"},
     {'d', "datatype", "TYPE", "float", DTYPES, 0, 0, AT(dtypes), "a type, several with commas, or all"},
     {'r', "root", "RANK", "0", ROOT, 0, UINT32_MAX - 1, AT(root), "a rank or all; all_reduce has no root"},
     {'a', "average", "0-3", "1", COUNT, 0, 3, AT(average),

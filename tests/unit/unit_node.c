@@ -17,6 +17,7 @@
 #include "lib/base/conf.h"
 #include "lib/base/error.h"
 #include "lib/node/inner.h"
+#include "perf/ring_perf/number.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -65,12 +66,10 @@ static void make_element(ring_dtype_t t, uint64_t seed, uint32_t rank, size_t i,
 {
     const uint64_t r = mix(seed ^ mix(rank * UINT64_C(1000003) + 1) ^ i);
     const double d = ((double)(int64_t)r) / 1e18;
-    const float f = (float)d;
-    memcpy(to,
-           t == RING_FLOAT    ? (const void *)&f
-           : t == RING_DOUBLE ? (const void *)&d
-                              : (const void *)&r,
-           ri_dtype_size(t));
+    if (ri_dtype_is_float(t))
+        number_put(t, to, d);
+    else
+        memcpy(to, &r, ri_dtype_size(t));
 }
 
 struct task { /* one all-reduce, the same on all ranks */
@@ -163,6 +162,8 @@ static struct task pick_task(uint64_t *state, size_t most, bool one_process)
                      .in_place = r >> 20 & 1};
     const size_t limits[] = {1, 8, 64, 1000, most / 16, most};
     const size_t bytes = next(state) % (limits[next(state) % 6] + 1);
+    if (!ri_redop_fits(t.dtype, t.redop))
+        t.redop = RING_SUM;
     t.count = bytes / ri_dtype_size(t.dtype);
     t.way = pick_way(next(state), t.count * ri_dtype_size(t.dtype), one_process);
     return t;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "lib/reduce/reduce.h"
+#include "perf/ring_perf/number.h"
 
 __extension__ typedef __int128 wide; /* holds every element and sum exactly */
 __extension__ typedef unsigned __int128 uwide;
@@ -31,23 +32,7 @@ static void choose_seed(void)
     fprintf(stderr, "TEST_SEED=%llu\n", (unsigned long long)seed);
 }
 
-static bool is_float(ring_dtype_t t) { return t == RING_FLOAT || t == RING_DOUBLE; }
 static bool is_signed(ring_dtype_t t) { return t <= RING_UINT64 && t % 2 == 0; }
-
-static double load_float(ring_dtype_t t, const void *p)
-{
-    float f;
-    double d;
-    if (t == RING_FLOAT)
-        return memcpy(&f, p, sizeof f), f;
-    return memcpy(&d, p, sizeof d), d;
-}
-
-static void store_float(ring_dtype_t t, void *p, double value)
-{
-    const float f = (float)value;
-    memcpy(p, t == RING_FLOAT ? (const void *)&f : (const void *)&value, ri_dtype_size(t));
-}
 
 /* Little-endian integers of any width, sign-extended when the type is signed. */
 static wide load_int(ring_dtype_t t, const void *p)
@@ -66,17 +51,18 @@ static void store_int(ring_dtype_t t, void *p, wide value)
     memcpy(p, &u, ri_dtype_size(t));
 }
 
+/* All types but double are computed in float. */
 static double oracle_float(ring_dtype_t t, ring_redop_t op, double x, double y)
 {
     switch (op) {
     case RING_PROD:
-        return t == RING_FLOAT ? (double)((float)x * (float)y) : x * y;
+        return t == RING_DOUBLE ? x * y : (double)((float)x * (float)y);
     case RING_MIN:
         return isnan(x) || isnan(y) ? NAN : x < y ? x : y;
     case RING_MAX:
         return isnan(x) || isnan(y) ? NAN : x > y ? x : y;
     default:
-        return t == RING_FLOAT ? (double)((float)x + (float)y) : x + y;
+        return t == RING_DOUBLE ? x + y : (double)((float)x + (float)y);
     }
 }
 
@@ -89,6 +75,18 @@ static wide oracle_int(ring_redop_t op, wide x, wide y)
         return x < y ? x : y;
     case RING_MAX:
         return x > y ? x : y;
+    case RING_BAND:
+        return x & y;
+    case RING_BOR:
+        return x | y;
+    case RING_BXOR:
+        return x ^ y;
+    case RING_LAND:
+        return x && y;
+    case RING_LOR:
+        return x || y;
+    case RING_LXOR:
+        return !x != !y;
     default:
         return x + y;
     }
@@ -96,27 +94,29 @@ static wide oracle_int(ring_redop_t op, wide x, wide y)
 
 static void oracle(ring_dtype_t t, ring_redop_t op, void *dst, const void *a, const void *b)
 {
-    if (is_float(t))
-        store_float(t, dst, oracle_float(t, op, load_float(t, a), load_float(t, b)));
+    if (ri_dtype_is_float(t))
+        number_put(t, dst, oracle_float(t, op, number_get(t, a), number_get(t, b)));
     else
         store_int(t, dst, oracle_int(op, load_int(t, a), load_int(t, b)));
 }
 
 static void oracle_divide(ring_dtype_t t, void *dst, uint32_t n)
 {
-    if (is_float(t)) {
-        const double x = load_float(t, dst);
-        store_float(t, dst, t == RING_FLOAT ? (double)((float)x / (float)n) : x / n);
-    } else
+    if (ri_dtype_is_float(t))
+        number_put(t, dst, number_divide(t, number_get(t, dst), n));
+    else
         store_int(t, dst, load_int(t, dst) / n);
 }
 
 static void random_element(ring_dtype_t t, void *p)
 {
-    static const double odd[] = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 1e-310, 3e38, -1e-42};
+    static const double odd[] = {0.0,    -0.0, 1.0,    -1.0,    INFINITY, -INFINITY, NAN,   1e300, -1e300,
+                                 1e-310, 3e38, -1e-42, 65519.9, -6e-8,    464,       57344, 0.0019};
     const uint64_t r = next();
-    if (is_float(t))
-        store_float(t, p, r % 4 ? (double)(int64_t)next() / 1e17 : odd[next() % (sizeof odd / sizeof *odd)]);
+    if (ri_dtype_is_float(t) && r % 4 == 1) /* any bits, so any number and NaN */
+        store_int(t, p, next());
+    else if (ri_dtype_is_float(t))
+        number_put(t, p, r % 4 ? (double)(int64_t)next() / 1e17 : odd[next() % (sizeof odd / sizeof *odd)]);
     else if (r % 4)
         store_int(t, p, next());
     else { /* the ends of the range and their neighbours */
@@ -128,8 +128,8 @@ static void random_element(ring_dtype_t t, void *p)
 
 static void check_element(ring_dtype_t t, ring_redop_t op, const char *set, size_t i, const void *seen, const void *due)
 {
-    if (is_float(t) && isnan(load_float(t, due)))
-        cr_assert(isnan(load_float(t, seen)), "%s %s %s: element %zu is no NaN", set, ri_dtype_name(t),
+    if (ri_dtype_is_float(t) && isnan(number_get(t, due)))
+        cr_assert(isnan(number_get(t, seen)), "%s %s %s: element %zu is no NaN", set, ri_dtype_name(t),
                   ri_redop_name(op), i);
     else
         cr_assert_arr_eq(seen, due, ri_dtype_size(t), "%s %s %s: element %zu is wrong", set, ri_dtype_name(t),
@@ -209,9 +209,98 @@ Test(reduce, every_set_type_and_operation_agrees_with_the_oracle, .init = choose
     for (size_t set = 0; set < ri_kernel_sets(); set++)
         for (unsigned t = 0; t < RI_DTYPES; t++)
             for (unsigned op = 0; op < RI_REDOPS; op++)
-                for (unsigned form = 0; form < FORMS; form++)
+                for (unsigned form = 0; form < FORMS && ri_redop_fits((ring_dtype_t)t, (ring_redop_t)op); form++)
                     for (int n = 0; n < 40; n++)
                         try_once(set, (ring_dtype_t)t, (ring_redop_t)op, (enum form)form);
+}
+
+/* Some codes, as the standards and other libraries have them. */
+Test(reduce, known_codes_of_small_floats)
+{
+    static const struct {
+        ring_dtype_t dtype;
+        uint16_t bits;
+        double value;
+    } known[] = {
+        {RING_FLOAT16, 0x3c00, 1},         {RING_FLOAT16, 0x7bff, 65504},     {RING_FLOAT16, 0x0001, 0x1p-24},
+        {RING_FLOAT16, 0xfc00, -INFINITY}, {RING_BFLOAT16, 0x3f80, 1},        {RING_BFLOAT16, 0x7f7f, 0x1.fep127},
+        {RING_BFLOAT16, 0x0001, 0x1p-133}, {RING_FLOAT8_E4M3, 0x38, 1},       {RING_FLOAT8_E4M3, 0x7e, 448},
+        {RING_FLOAT8_E4M3, 0x01, 0x1p-9},  {RING_FLOAT8_E4M3, 0x78, 256},     {RING_FLOAT8_E5M2, 0x3c, 1},
+        {RING_FLOAT8_E5M2, 0x7b, 57344},   {RING_FLOAT8_E5M2, 0x01, 0x1p-16}, {RING_FLOAT8_E5M2, 0x7c, INFINITY},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        uint64_t bits = 0; /* little-endian */
+        number_put(known[i].dtype, &bits, known[i].value);
+        cr_assert_eq(bits, known[i].bits, "row %zu: %llx", i, (unsigned long long)bits);
+        cr_assert_eq(number_get(known[i].dtype, &bits), known[i].value, "row %zu", i);
+    }
+}
+
+static uint16_t sum_of(size_t set, ring_dtype_t t, uint16_t a, uint16_t b)
+{
+    uint16_t sum = 0;
+    const struct ri_reduction r = ri_reduction_from(set, t, RING_SUM);
+    r.reduce(&r, &sum, &a, &b, 1);
+    return sum;
+}
+
+/* PyTorch and ml_dtypes do the same when they convert: nothing saturates. */
+Test(reduce, overflow_of_small_floats_shows)
+{
+    for (size_t set = 0; set < ri_kernel_sets(); set++) {
+        cr_assert_eq(sum_of(set, RING_FLOAT8_E4M3, 0x7e, 0x58), 0x7e); /* 448 + 16: half way, to even      */
+        cr_assert_eq(sum_of(set, RING_FLOAT8_E4M3, 0x7e, 0x59), 0x7f); /* 448 + 18: there is no infinity   */
+        cr_assert_eq(sum_of(set, RING_FLOAT8_E4M3, 0xfe, 0xfe) & 0x7f, 0x7f);
+        cr_assert_eq(sum_of(set, RING_FLOAT8_E5M2, 0x7b, 0x6b), 0x7b);   /* 57344 + 3584                     */
+        cr_assert_eq(sum_of(set, RING_FLOAT8_E5M2, 0x7b, 0x6c), 0x7c);   /* 57344 + 4096                     */
+        cr_assert_eq(sum_of(set, RING_FLOAT16, 0xfbff, 0xcc00), 0xfc00); /* -65504 - 16                    */
+        cr_assert_eq(sum_of(set, RING_BFLOAT16, 0x7f7f, 0x7b00), 0x7f80);
+    }
+}
+
+/* All pairs, so every code is widened and every rounding there is is done. */
+Test(reduce, floats_of_8_bits_exhaustively)
+{
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (unsigned t = RING_FLOAT8_E4M3; t <= RING_FLOAT8_E5M2; t++)
+            for (unsigned op = RING_SUM; op <= RING_AVG; op++) {
+                const struct ri_reduction r = ri_reduction_from(set, (ring_dtype_t)t, (ring_redop_t)op);
+                for (unsigned x = 0; x < 256; x++) {
+                    uint8_t a[256], b[256], seen[256], due;
+                    for (unsigned y = 0; y < 256; y++)
+                        a[y] = (uint8_t)x, b[y] = (uint8_t)y;
+                    r.reduce(&r, seen, a, b, 256);
+                    if (r.divide)
+                        r.divide(seen, 256, x % 16 + 1);
+                    for (unsigned y = 0; y < 256; y++) {
+                        oracle((ring_dtype_t)t, (ring_redop_t)op, &due, &a[y], &b[y]);
+                        if (r.divide)
+                            oracle_divide((ring_dtype_t)t, &due, x % 16 + 1);
+                        check_element((ring_dtype_t)t, (ring_redop_t)op, ri_kernel_set_name(set), x << 8 | y, &seen[y],
+                                      &due);
+                    }
+                }
+            }
+}
+
+/* Every code widened, and a rounding of each: divided by 1 it is itself. */
+Test(reduce, floats_of_16_bits_exhaustively)
+{
+    enum { CODES = 1 << 16 };
+    static uint16_t seen[CODES];
+    static const uint32_t divisors[] = {1, 2, 3, 7, 4096, 1u << 31};
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (unsigned t = RING_FLOAT16; t <= RING_BFLOAT16; t++)
+            for (size_t d = 0; d < sizeof divisors / sizeof *divisors; d++) {
+                for (unsigned i = 0; i < CODES; i++)
+                    seen[i] = (uint16_t)i;
+                ri_reduction_from(set, (ring_dtype_t)t, RING_AVG).divide(seen, CODES, divisors[d]);
+                for (unsigned i = 0; i < CODES; i++) {
+                    uint16_t due = (uint16_t)i;
+                    oracle_divide((ring_dtype_t)t, &due, divisors[d]);
+                    check_element((ring_dtype_t)t, RING_AVG, ri_kernel_set_name(set), i, &seen[i], &due);
+                }
+            }
 }
 
 Test(reduce, minimum_and_maximum_of_nan_have_the_same_bits_in_every_set_and_order)
@@ -286,4 +375,9 @@ Test(reduce, names_and_sizes_end_where_the_types_end)
     cr_assert_str_eq(ri_redop_name(RING_AVG), "avg");
     cr_assert_not(ri_dtype_ok((ring_dtype_t)-1));
     cr_assert_not(ri_redop_ok((ring_redop_t)-1));
+    cr_assert(ri_redop_fits(RING_UINT8, RING_LXOR));
+    cr_assert(ri_redop_fits(RING_FLOAT8_E5M2, RING_AVG));
+    cr_assert_not(ri_redop_fits(RING_FLOAT, RING_BAND));
+    cr_assert_not(ri_redop_fits((ring_dtype_t)RI_DTYPES, RING_SUM));
+    cr_assert_not(ri_redop_fits(RING_INT32, (ring_redop_t)RI_REDOPS));
 }
