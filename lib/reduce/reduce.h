@@ -53,6 +53,16 @@ struct ri_reduction {
     void *context;
 };
 struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop);
+/* By a function of the caller's; no divide. */
+struct ri_reduction ri_reduction_user(ring_dtype_t dtype, ring_reduce_fn *fn, void *context);
+
+/* dst[i] = src[i] * *factor, which is one element.  dst may be src. */
+void ri_scale(void *dst, const void *src, size_t count, ring_dtype_t dtype, const void *factor);
+
+/* Whether ri_combine.stream pays when so many bytes, operands and results, are touched between two uses of the same
+ * memory: by all processes that share the last cache, so for a collective by all ranks of the host. */
+bool ri_stream_pays(size_t footprint);
+size_t ri_cache_bytes(void); /* the last cache; 0: unknown, then streaming never pays */
 
 /* The kernel sets of this build that this processor can run, best last; 0 is the plain C reference. For tests and
  * ring_info. */

@@ -381,3 +381,73 @@ Test(reduce, names_and_sizes_end_where_the_types_end)
     cr_assert_not(ri_redop_fits((ring_dtype_t)RI_DTYPES, RING_SUM));
     cr_assert_not(ri_redop_fits(RING_INT32, (ring_redop_t)RI_REDOPS));
 }
+
+/* Subtraction, so that the order of the operands shows; the context counts the calls. */
+static void subtract(void *dst, const void *a, const void *b, size_t count, ring_dtype_t dtype, void *context)
+{
+    int32_t *d = dst;
+    const int32_t *x = a, *y = b;
+    cr_assert_eq(dtype, RING_INT32);
+    ++*(int *)context;
+    for (size_t i = 0; i < count; i++)
+        d[i] = x[i] - y[i];
+}
+
+Test(reduce, a_users_function_gets_operands_in_order_and_its_context)
+{
+    enum { COUNT = 5000 }; /* more than a block */
+    static int32_t a[COUNT], b[COUNT], c[COUNT], d[COUNT], e[COUNT];
+    int calls = 0;
+    const struct ri_reduction r = ri_reduction_user(RING_INT32, subtract, &calls);
+    for (int i = 0; i < COUNT; i++)
+        a[i] = i * 100, b[i] = i * 7, c[i] = i;
+    cr_assert_null(r.divide);
+    r.reduce(&r, d, a, b, COUNT);
+    cr_assert_eq(calls, 1);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(d[i], i * 93);
+    r.reduce(&r, d, a, b, 0);
+    cr_assert_eq(calls, 1, "called for nothing");
+    r.combine(&r, &(struct ri_combine){
+                      .from = (const void *[]){a, b, c}, .n = 3, .to = (void *[]){b, e}, .outs = 2, .count = COUNT});
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert_eq(b[i], i * 92);
+        cr_assert_eq(e[i], i * 92);
+    }
+    calls = 0;
+    r.combine(&r, &(struct ri_combine){
+                      .from = (const void *[]){a}, .n = 1, .to = (void *[]){a, e}, .outs = 2, .count = COUNT});
+    cr_assert_eq(calls, 0);
+    cr_assert_arr_eq(a, e, sizeof a);
+}
+
+Test(reduce, scaling_is_a_product_with_one_factor, .init = choose_seed)
+{
+    enum { COUNT = 4099 }; /* more than a block of any type */
+    static unsigned char src[COUNT * 8], seen[COUNT * 8];
+    for (unsigned t = 0; t < RI_DTYPES; t++) {
+        const ring_dtype_t dtype = (ring_dtype_t)t;
+        const size_t size = ri_dtype_size(dtype);
+        unsigned char factor[8], due[8];
+        random_element(dtype, factor);
+        for (size_t i = 0; i < COUNT; i++)
+            random_element(dtype, src + i * size);
+        ri_scale(seen, src, COUNT, dtype, factor);
+        for (size_t i = 0; i < COUNT; i++) {
+            oracle(dtype, RING_PROD, due, src + i * size, factor);
+            check_element(dtype, RING_PROD, "scale", i, seen + i * size, due);
+        }
+        ri_scale(src, src, COUNT, dtype, factor);
+        cr_assert_arr_eq(src, seen, COUNT * size);
+    }
+}
+
+Test(reduce, streaming_pays_beyond_the_last_cache_only)
+{
+    const size_t cache = ri_cache_bytes();
+    cr_assert_eq(ri_stream_pays(0), false);
+    cr_assert_eq(ri_stream_pays(cache), false);
+    cr_assert_eq(ri_stream_pays(SIZE_MAX), cache != 0);
+    cr_assert_eq(ri_stream_pays(cache + 1), cache != 0);
+    cr_assert(cache == 0 || (cache >= 64 << 10 && cache < (size_t)64 << 30), "%zu bytes is no cache", cache);
+}
