@@ -124,7 +124,7 @@ static ring_status_t step_node(struct ring_comm *c, struct ring_op *op, bool *do
 {
     bool went = false;
     if (!op->begun) {
-        ri_node_begin(c->node, &op->call);
+        ri_node_begin(c->node, &op->call, NULL);
         op->begun = true;
     }
     const ring_status_t status = ri_node_step(c->node, done, &went);
@@ -253,7 +253,7 @@ ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call)
     if (c->node && !c->first) {
         c->seq++;
         c->running = call;
-        const ring_status_t status = ri_node_run(c->node, call, coarse_now() + c->conf.op_timeout);
+        const ring_status_t status = ri_node_run(c->node, call, NULL, coarse_now() + c->conf.op_timeout);
         ri_stall_over(c);
         if (!status)
             return RING_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cma.c - two-shot all-reduce that reads the peers' private buffers with process_vm_readv (cross memory attach).
+/* cma.c - shares of an all-reduce that are read from the peers' private buffers with process_vm_readv (cross memory
+ * attach).
  *
  * Each rank goes through its share piece by piece: read the piece of every peer into a buffer that stays in cache,
  * reduce from there into dst, count it in `out`.  Behind that it reads the results of the other shares from the peers'
@@ -13,7 +14,7 @@
 #include "lib/base/error.h"
 #include "lib/node/inner.h"
 
-enum { STAGE_ANNOUNCED, STAGE_REDUCE, STAGE_FETCH, STAGE_LEAVING };
+enum { STAGE_FETCH = STAGE_HEARD + 1, STAGE_LEAVING };
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
@@ -52,48 +53,48 @@ struct part {
     size_t offset, bytes; /* of the buffers; bytes 0 when the share has no such piece */
 };
 
+/* The pieces of all peers must fit into the bounce buffer together. */
+static size_t piece_for(const struct ri_node *node)
+{
+    const size_t each = 2 * (size_t)PIECE / (node->size - 1) / UNIT * UNIT;
+    return each < PIECE ? each : PIECE;
+}
+
 static struct part piece_of(const struct ri_node *node, uint32_t rank, uint64_t i)
 {
-    const size_t esize = node->op.red->esize, count = node->op.call.count;
+    const size_t esize = node->op.red->esize, count = node->op.call.count, most = piece_for(node);
     const size_t from = share_begin(node, count, rank) * esize, to = share_begin(node, count, rank + 1) * esize;
-    const size_t at = from + (size_t)i * PIECE;
+    const size_t at = from + (size_t)i * most;
     if (at >= to)
         return (struct part){.offset = to, .bytes = 0};
-    return (struct part){.offset = at, .bytes = to - at < PIECE ? to - at : PIECE};
+    return (struct part){.offset = at, .bytes = to - at < most ? to - at : most};
 }
 
 /* The first share is the longest. */
 static uint64_t pieces_of(const struct ri_node *node)
 {
-    const size_t longest = share_begin(node, node->op.call.count, 1) * node->op.red->esize;
-    return (longest + PIECE - 1) / PIECE;
-}
-
-/* The piece of a rank's src: in place when it is mine, else read into `to`; NULL when that failed. */
-static const void *operand(struct ri_node *node, uint32_t rank, const struct part *p, void *to)
-{
-    if (rank == node->me)
-        return (const unsigned char *)node->op.call.src + p->offset;
-    return ri_node_read_peer(node, rank, to, line_of(node, rank)->at.src + p->offset, p->bytes) ? to : NULL;
+    const size_t longest = share_begin(node, node->op.call.count, 1) * node->op.red->esize, most = piece_for(node);
+    return (longest + most - 1) / most;
 }
 
 static bool reduce_piece(struct ri_node *node, uint64_t i)
 {
     const struct part p = piece_of(node, node->me, i);
-    const struct ri_reduction *red = node->op.red;
-    unsigned char *sum = node->bounce, *next = node->bounce + PIECE;
-    unsigned char *dst = (unsigned char *)node->op.call.dst + p.offset;
-    const void *left = p.bytes ? operand(node, 0, &p, sum) : NULL;
-    for (uint32_t r = 1; left && r < node->size; r++) {
-        const void *right = operand(node, r, &p, next);
-        unsigned char *to = r + 1 == node->size ? dst : sum;
-        if (right)
-            red->reduce(red, to, left, right, p.bytes / red->esize);
-        left = right ? to : NULL;
+    unsigned char *next = node->bounce;
+    for (uint32_t r = 0; p.bytes && r < node->size; r++) {
+        if (r == node->me) {
+            node->operands[r] = (const unsigned char *)node->op.call.src + p.offset;
+            continue;
+        }
+        if (!ri_node_read_peer(node, r, next, line_of(node, r)->at.src + p.offset, p.bytes))
+            return false;
+        node->operands[r] = next;
+        next += p.bytes;
     }
-    if (left && red->divide)
-        red->divide(dst, p.bytes / red->esize, node->size);
-    return left || !p.bytes;
+    node->results[0] = (unsigned char *)node->op.call.dst + p.offset;
+    if (p.bytes)
+        ri_node_combine(node, 1, p.bytes / node->op.red->esize, false);
+    return true;
 }
 
 static bool fetch_piece(struct ri_node *node, uint64_t i, uint32_t rank)
@@ -105,6 +106,14 @@ static bool fetch_piece(struct ri_node *node, uint64_t i, uint32_t rank)
 
 /* ---- the way --------------------------------------------------------------------------------------------------- */
 
+static enum step begin(struct ri_node *node)
+{
+    node->op.hears_all = true;
+    node->op.kind = KIND_REMOTE;
+    ri_node_announce_places(node);
+    return STEP_MOVED;
+}
+
 /* op.i pieces are reduced; past the last, only fetching is left. */
 static enum step reduce_next(struct ri_node *node)
 {
@@ -112,9 +121,9 @@ static enum step reduce_next(struct ri_node *node)
     if (op->i < pieces_of(node)) {
         if (!reduce_piece(node, op->i))
             return STEP_FAILED;
-        publish(node, counter_of(node, node->me, COUNTER_OUT), node->out + (uint32_t)op->i + 1);
+        tell(node, COUNTER_OUT, node->out + (uint32_t)op->i + 1);
     }
-    op->stage = op->i++ ? STAGE_FETCH : STAGE_REDUCE;
+    op->stage = op->i++ ? STAGE_FETCH : STAGE_HEARD;
     return STEP_MOVED;
 }
 
@@ -125,37 +134,37 @@ static enum step fetch_previous(struct ri_node *node)
     const uint64_t i = op->i - 2;
     for (; op->cursor < node->size; op->cursor++) {
         const uint32_t peer = peer_at(node, op->cursor);
-        if (!reached(node, peer, counter_of(node, peer, COUNTER_OUT), node->out + (uint32_t)i + 1))
+        if (!reached(node, peer, counter_of(node, peer, COUNTER_OUT), line_of(node, peer)->at.out + (uint32_t)i + 1))
             return STEP_WAIT;
         if (!fetch_piece(node, i, peer))
             return STEP_FAILED;
     }
     op->cursor = 1;
-    op->stage = STAGE_REDUCE;
+    op->stage = STAGE_HEARD;
     if (i + 1 == pieces_of(node)) {
         op->stage = STAGE_LEAVING;
         node->out += (uint32_t)pieces_of(node);
-        publish(node, counter_of(node, node->me, COUNTER_LEFT), ++node->left);
+        tell(node, COUNTER_DONE, op->seq);
     }
     return STEP_MOVED;
 }
 
 static enum step advance(struct ri_node *node)
 {
+    struct op *op = &node->op;
     enum step step;
-    switch (node->op.stage) {
+    switch (op->stage) {
     case STAGE_ANNOUNCED:
-        step = ri_node_all_announced(node);
-        if (step == STEP_MOVED)
-            node->op.stage = STAGE_REDUCE;
+        step = ri_node_hear(node);
+        op->stage = step == STEP_MOVED ? STAGE_HEARD : STAGE_ANNOUNCED;
         return step;
-    case STAGE_REDUCE:
+    case STAGE_HEARD:
         return reduce_next(node);
     case STAGE_FETCH:
         return fetch_previous(node);
     default:
-        return ri_node_all_reached(node, COUNTER_LEFT, node->left) ? STEP_DONE : STEP_WAIT;
+        return ri_node_done(node, EVERYBODY, op->seq) ? STEP_DONE : STEP_WAIT;
     }
 }
 
-const struct way ri_node_cma = {.name = "cma", .begin = ri_node_announce_buffers, .advance = advance};
+const struct way ri_node_cma = {.name = "cma", .begin = begin, .advance = advance};

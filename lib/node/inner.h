@@ -2,16 +2,18 @@
 /* inner.h - what the files of lib/node share: the layout of the segment, one rank's state, and signalling.
  *
  * The segment.  Every rank has a control block and a data area; only the owner writes them, except `sleepers`.
- *   line[seq % 2]  announces an operation: sequence number, signature, and the payload or the addresses of the buffers.
- *                  A rank that announces k has finished k-1, so who has seen all of them knows that nobody reads
- *                  k-1 any more, and may write k+1 there.
- *   in, out, left  count, over all operations: pieces copied into the data area, pieces reduced, operations whose
- *                  buffers this rank has stopped reading.  All ranks count the same, so each knows what to wait for.
- *   data area      two input slots and two output slots, used by turns in each operation and from one to the next.
+ *   line[seq % LINES]  announces an operation: sequence number, signature, and the payload, or where it is.  Before a
+ *                  rank writes operation k there, it must have seen everybody at k-LINES+1: they are through with
+ *                  k-LINES (signal.c).  So a rank from which others only take may run ahead.
+ *   put, took, out count, over all operations of this rank: pieces copied into its input slots, rounds of pieces it has
+ *                  taken from others, pieces of results in its output slots.  Each line gives what they were before the
+ *                  operation, so nobody need know what a rank does with third parties.
+ *   done           the last operation, of those that do not fit in lines, from whose peers this rank takes no more.
+ *   data area      input slots and output slots, used by turns in each operation and from one to the next.
  *
  * Sizes and offsets come from this rank's own call; from a peer come only signatures, which are compared, counters,
- * which are waited for, and addresses, which only process_vm_readv follows.  (Ranks that are threads trust their
- * process.) */
+ * which are waited for, and places, which are checked against what is mapped, or which only process_vm_readv follows.
+ * (Ranks that are threads trust their process.) */
 #ifndef RI_NODE_INNER_H
 #define RI_NODE_INNER_H
 
@@ -22,29 +24,57 @@
 
 enum {
     LINE_PAYLOAD = 48,
-    LINES = 2,
-    CHUNK = 256 << 10, /* bytes of an input slot */
-    BLOCK = 16 << 10,  /* bytes reduced from all operands before the next: stays in the first-level cache */
+    LINES = 8,
+    SLOTS = 2,         /* input slots, and as many output slots; a power of two */
+    SLOT = 256 << 10,  /* bytes of an input slot */
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
     PROBE_SIZES = 2,
-    SHARE_UNIT = 64, /* shares begin at multiples: no two ranks write one line of a slot */
+    UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
+    HEAD = 16, /* bytes before the data in a sub-slot: struct head */
+};
+
+/* Where a rank's buffer lies, for others that read or write it. */
+enum { PLACE_NONE, PLACE_ADDRESS };
+struct place {
+    uint64_t at;
+    uint64_t how;
+};
+
+/* In what form a rank gives what others take from it in an operation. */
+enum kind {
+    KIND_LINE,   /* in the line                                                      */
+    KIND_SLOT,   /* in slots; the first piece is there with the announcement         */
+    KIND_DIRECT, /* where src is: mapped                                             */
+    KIND_REMOTE, /* where src is: read with process_vm_readv                         */
+    KIND_MASK = 3,
+    KIND_HEADS = 4, /* or-ed: blocks of unequal length, described in the sub-slots' heads */
 };
 
 struct line {
     _Alignas(128) _Atomic uint32_t seq; /* written last */
-    uint32_t sig;
-    uint64_t count;
+    _Atomic uint32_t sig;               /* see signal.c; the kind in the top bits */
+    _Atomic uint64_t count;
     union {
         unsigned char payload[LINE_PAYLOAD];
         struct {
-            uint64_t src, dst;
+            uint32_t put, took, out; /* the counters before this operation */
+            uint32_t unused;
+            uint64_t src, dst; /* addresses */
         } at;
     };
+    /* The second cache line, for those who need more. */
+    _Alignas(64) _Atomic uint64_t history; /* seq, and a hash of all signatures up to it */
+    struct place src, dst;
+};
+
+/* Before the data of a block in a sub-slot: where it begins in src and how long it is, in bytes. */
+struct head {
+    uint64_t begin, bytes;
 };
 
 struct control {
     struct line line[LINES];
-    _Alignas(128) _Atomic uint32_t in, out, left;
+    _Alignas(128) _Atomic uint32_t put, took, out, done;
     _Atomic uint32_t sleepers;            /* ranks that sleep on one of the words of this block, or are about to */
     _Alignas(128) _Atomic uint32_t probe; /* stages of ri_node_probe() that are done */
     uint32_t works;
@@ -52,6 +82,9 @@ struct control {
     uint64_t slots_took[PROBE_SIZES], cma_took[PROBE_SIZES]; /* nanoseconds */
     _Atomic uint32_t processor; /* on which the rank last waited past its pauses, plus one */
 };
+
+/* Every way is in these stages first. */
+enum { STAGE_ANNOUNCED, STAGE_HEARD };
 
 enum step { STEP_MOVED, STEP_WAIT, STEP_DONE, STEP_FAILED };
 
@@ -61,44 +94,64 @@ struct op {
     struct ri_call call;
     const struct ri_reduction *red;
     const struct way *way;
-    size_t bytes;
+    enum step (*advance)(struct ri_node *node); /* until announced, ri_node_enter() */
+    size_t bytes;                               /* of call.count elements           */
     uint32_t seq, sig;
-    uint32_t stage;  /* of the way; 0 after begin */
+    uint32_t kind;   /* of what this rank gives                                    */
+    bool personal;   /* every reader gets something else                           */
+    bool hears_all;  /* this rank looks at everybody's line, else at most at root's */
+    uint32_t stage;  /* of the way; 0 until announced */
     uint32_t cursor; /* peers that the current wait is through with, counted from 1 */
-    uint64_t i;      /* chunk or piece */
+    uint32_t least;  /* while entering: how far the peers behind the cursor have come at least */
+    size_t unit;     /* bytes of a flow in one piece */
+    uint64_t pieces; /* that this rank puts into its slots */
+    uint64_t rounds; /* of pieces that it takes */
+    bool counts;     /* the rounds, because a giver may wait for them */
+    bool took_more;  /* something that was not in a line: counts in `done` */
+    uint64_t i;      /* chunk, piece or round */
     ring_status_t status;
 };
 
 struct ri_node {
     struct ri_node_setup s;
     uint32_t me, size;
-    struct control *control; /* of rank 0; the others follow */
-    unsigned char *data;     /* of rank 0 */
-    size_t data_stride, out_bytes;
+    struct control *control;            /* of rank 0; the others follow */
+    unsigned char *data;                /* of rank 0 */
+    size_t data_stride, out_bytes, sub; /* bytes: of a rank's data, of an output slot, of a sub-slot */
     struct op op;
-    uint32_t seq, in, out, left;    /* counters as all ranks have them after the last operation */
+    uint32_t seq;                   /* the last operation begun */
+    uint32_t seen;                  /* every peer has come to this operation, and agreed with all up to it */
+    uint32_t put, took, out;        /* this rank's counters before the operation under way */
+    uint32_t slot_used[SLOTS];      /* the operation from which others may still read it; 0: none */
+    uint32_t slot_taker[SLOTS];     /* who: a rank or EVERYBODY                                   */
+    uint64_t history;               /* of all signatures announced */
     _Atomic uint32_t *owed;         /* a word that was changed without looking for sleepers since */
     _Atomic uint32_t *awaited;      /* what the operation waits for: this word of */
     uint32_t awaited_rank;          /* this rank                                   */
     uint32_t awaited_value;         /* to come to this value                       */
     uint64_t waiting_since, report; /* 0: not in a long wait */
-    size_t one_shot_max, direct_from;
-    size_t cma_from, cma_to;  /* bytes, [from, to) */
-    const struct way *forced; /* by the probe */
-    uint32_t spins;           /* pauses that have paid lately, at most patience.spins */
-    int outwaited;            /* how many waits in a row have outlasted them          */
-    unsigned char *bounce;    /* two pieces */
-    const void **operands;    /* one pointer per rank */
+    size_t one_shot_max, direct_from, stream_from; /* bytes */
+    size_t cma_from, cma_to;                       /* bytes, [from, to) */
+    const struct way *forced;                      /* by the probe and by tests */
+    uint32_t spins;                                /* pauses that have paid lately, at most patience.spins */
+    int outwaited;                                 /* how many waits in a row have outlasted them          */
+    unsigned char *bounce;                         /* two pieces */
+    const void **operands;                         /* one pointer per rank */
+    void **results;                                /* the same             */
+    struct place *src, *dst;                       /* of every rank in this operation, as announced and checked */
+    uint32_t *kind;                                /* the same                                                  */
+    uint32_t *order;                               /* the peers as this rank goes through them, from 1; 0 is itself */
     struct ri_reduction red[RI_DTYPES][RI_REDOPS];
 };
 
-/* A way of doing an all-reduce.  begin must announce; advance does one piece of work or finds that it must wait. */
+/* A way of doing a call.  begin announces it, or finds that it must wait before it can; advance does one piece of work
+ * or finds that it must wait. */
 struct way {
     const char *name;
-    void (*begin)(struct ri_node *node);
+    enum step (*begin)(struct ri_node *node);
     enum step (*advance)(struct ri_node *node);
 };
-extern const struct way ri_node_line, ri_node_one_shot, ri_node_two_shot, ri_node_cma, ri_node_direct;
+extern const struct way ri_node_line, ri_node_pull, ri_node_shares, ri_node_two_shot, ri_node_cma, ri_node_direct;
 
 static inline struct control *control_of(const struct ri_node *node, uint32_t rank) { return node->control + rank; }
 
@@ -109,22 +162,26 @@ static inline struct line *line_of(const struct ri_node *node, uint32_t rank)
 
 static inline unsigned char *in_slot(const struct ri_node *node, uint32_t rank, uint32_t turn)
 {
-    return node->data + rank * node->data_stride + turn % 2 * (size_t)CHUNK;
+    return node->data + rank * node->data_stride + turn % SLOTS * (size_t)SLOT;
 }
 
 static inline unsigned char *out_slot(const struct ri_node *node, uint32_t rank, uint32_t turn)
 {
-    return node->data + rank * node->data_stride + 2 * (size_t)CHUNK + turn % 2 * node->out_bytes;
+    return node->data + rank * node->data_stride + SLOTS * (size_t)SLOT + turn % SLOTS * node->out_bytes;
 }
 
 /* Where the share of a rank begins among `count` elements; rank == size gives the end of the last. */
 static inline size_t share_begin(const struct ri_node *node, size_t count, uint32_t rank)
 {
-    const size_t unit = SHARE_UNIT / node->op.red->esize, units = count / unit + (count % unit != 0);
+    const size_t unit = UNIT / node->op.red->esize, units = count / unit + (count % unit != 0);
     const size_t each = units / node->size, more = units % node->size;
     const size_t at = unit * (each * rank + (rank < more ? rank : more));
     return at < count ? at : count;
 }
+
+/* As announced by a rank that was heard. */
+static inline uint32_t kind_of(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_MASK; }
+static inline bool has_heads(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_HEADS; }
 
 /* Called after a wait that outlasted the pauses. */
 void ri_node_spread(struct ri_node *node);
@@ -138,10 +195,12 @@ static inline void publish(struct ri_node *node, _Atomic uint32_t *word, uint32_
     ri_node_look_for_sleepers(node, word);
 }
 
+static inline bool not_before(uint32_t a, uint32_t b) { return (int32_t)(a - b) >= 0; }
+
 /* Has the word of a rank come to a value?  If not, this is what the operation waits for. */
 static inline bool reached(struct ri_node *node, uint32_t rank, _Atomic uint32_t *word, uint32_t value)
 {
-    if ((int32_t)(atomic_load_explicit(word, memory_order_acquire) - value) >= 0)
+    if (not_before(atomic_load_explicit(word, memory_order_acquire), value))
         return true;
     node->awaited = word;
     node->awaited_rank = rank;
@@ -149,35 +208,99 @@ static inline bool reached(struct ri_node *node, uint32_t rank, _Atomic uint32_t
     return false;
 }
 
-static inline uint32_t peer_at(const struct ri_node *node, uint32_t cursor)
-{
-    const uint32_t rank = node->me + cursor;
-    return rank < node->size ? rank : rank - node->size;
-}
+static inline uint32_t peer_at(const struct ri_node *node, uint32_t cursor) { return node->order[cursor]; }
 
-enum counter { COUNTER_IN, COUNTER_OUT, COUNTER_LEFT };
+enum counter { COUNTER_PUT, COUNTER_TOOK, COUNTER_OUT, COUNTER_DONE };
 
 static inline _Atomic uint32_t *counter_of(const struct ri_node *node, uint32_t rank, enum counter which)
 {
     struct control *c = control_of(node, rank);
-    return which == COUNTER_IN ? &c->in : which == COUNTER_OUT ? &c->out : &c->left;
+    return which == COUNTER_PUT    ? &c->put
+           : which == COUNTER_TOOK ? &c->took
+           : which == COUNTER_OUT  ? &c->out
+                                   : &c->done;
 }
 
-/* Have all peers counted to value?  Goes on where the last look ended. */
-bool ri_node_all_reached(struct ri_node *node, enum counter which, uint32_t value);
+static inline void tell(struct ri_node *node, enum counter which, uint32_t value)
+{
+    publish(node, counter_of(node, node->me, which), value);
+}
 
-/* Announce the operation (the payload of the own line is already written). */
+enum { EVERYBODY = UINT32_MAX };
+
+/* Is a rank, or everybody, through with operation `seq`?  Goes on where the last look ended. */
+bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq);
+
+/* ---- signal.c -------------------------------------------------------------------------------------------------- */
+
+/* Until the operation is announced, its advance: waits until the line may be written, then begins the way. */
+enum step ri_node_enter(struct ri_node *node);
+
+/* Announce the operation: op.kind, and the payload of the own line if there is one, are already written. */
 void ri_node_announce(struct ri_node *node);
 
-/* The same, for ways that work on the callers' buffers: the payload is where they are. */
-void ri_node_announce_buffers(struct ri_node *node);
+/* The same for ways that do not put the payload into the line: it says where the buffers are. */
+void ri_node_announce_places(struct ri_node *node);
 
-/* STEP_MOVED when all peers have announced the same call, else STEP_WAIT or STEP_FAILED (mismatch). */
-enum step ri_node_all_announced(struct ri_node *node);
+/* STEP_MOVED when all ranks that this one takes from have announced the same call, else STEP_WAIT or STEP_FAILED
+ * (mismatch). */
+enum step ri_node_hear(struct ri_node *node);
 
-/* dst = operands[0] op operands[1] ..., divided if the operation says so, and the same to `shared`, which peers read
- * (may be NULL).  dst may be one of the operands.  Uses the bounce buffer. */
-void ri_node_combine(const struct ri_node *node, void *dst, void *shared, size_t count);
+/* ---- flow.c ---------------------------------------------------------------------------------------------------- */
+
+/* Who gives what to whom: a block of the giver's src, and where it goes in the taker's dst; in bytes. */
+struct flow {
+    size_t at, bytes;
+};
+bool ri_node_personal(ring_coll_t coll); /* every taker gets something else */
+bool ri_node_combines(ring_coll_t coll); /* the taker reduces what it gets  */
+bool ri_node_rooted(ring_coll_t coll);
+uint32_t ri_node_taker(const struct ri_node *node); /* of what this rank gives: root or EVERYBODY */
+bool ri_node_gives(const struct ri_node *node, uint32_t to);
+bool ri_node_takes(const struct ri_node *node, uint32_t from);
+struct flow ri_node_flow_to(const struct ri_node *node, uint32_t to);     /* at: in src */
+struct flow ri_node_flow_from(const struct ri_node *node, uint32_t from); /* at: in dst */
+size_t ri_node_most_given(const struct ri_node *node);                    /* bytes of the longest flow to a peer */
+size_t ri_node_most_taken(const struct ri_node *node);                    /* and from any rank, itself too       */
+uint64_t ri_node_count_to_announce(const struct ri_node *node);
+/* Does what a rank announced fit to this call?  If not, how many elements it gives is in *theirs_out. */
+bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *theirs_out);
+
+/* ---- slots.c --------------------------------------------------------------------------------------------------- */
+
+/* May piece i of this operation, one of the first, go into its slot?  Not while an earlier operation is read there. */
+bool ri_node_slot_free(struct ri_node *node, uint64_t i);
+void ri_node_slot_taken(struct ri_node *node, uint64_t i);
+/* Is everybody through with piece i-SLOTS of this operation, whose place piece i takes? */
+bool ri_node_piece_taken(struct ri_node *node, uint64_t i);
+/* Where the part of a slot begins that a rank fills for one taker: a head and then data. */
+unsigned char *ri_node_sub_slot(const struct ri_node *node, uint32_t from, uint32_t to, uint32_t turn);
+const struct head *ri_node_head_of(const struct ri_node *node, uint32_t from); /* in the first piece */
+
+/* Can other ranks reach this buffer of ours?  Then where. */
+bool ri_node_place(const struct ri_node *node, const void *buffer, struct place *place_out);
+
+/* Where byte `offset` of a buffer is that was announced as a place. */
+static inline unsigned char *mapped(const struct place *place, size_t offset)
+{
+    return (unsigned char *)(uintptr_t)place->at + offset;
+}
+
+/* Lengths up to a line, without a call: eight bytes at a time, the last eight overlapping those before. */
+static inline void copy_few(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    if (bytes < 8) {
+        for (size_t i = 0; i < bytes; i++)
+            to[i] = from[i];
+        return;
+    }
+    for (size_t i = 0; i + 8 < bytes; i += 8)
+        memcpy(to + i, from + i, 8);
+    memcpy(to + bytes - 8, from + bytes - 8, 8);
+}
+
+/* results[k] = operands[0] op operands[1] ..., in the order of the ranks, divided if the operation says so. */
+void ri_node_combine(const struct ri_node *node, uint32_t outs, size_t count, bool stream);
 
 /* cma.c: read a peer's memory; false with op.status set when that failed. */
 bool ri_node_read_peer(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);

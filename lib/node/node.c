@@ -18,11 +18,11 @@ static size_t pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 static size_t out_bytes_for(uint32_t size)
 {
-    const size_t units = CHUNK / SHARE_UNIT;
-    return (units / size + (units % size != 0)) * SHARE_UNIT;
+    const size_t units = SLOT / UNIT;
+    return (units / size + (units % size != 0)) * UNIT;
 }
 
-static size_t stride_for(uint32_t size) { return pages(2 * (size_t)CHUNK + 2 * out_bytes_for(size)); }
+static size_t stride_for(uint32_t size) { return pages(SLOTS * (size_t)SLOT + SLOTS * out_bytes_for(size)); }
 
 size_t ri_node_bytes(uint32_t size)
 {
@@ -50,11 +50,26 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->data_stride = stride_for(setup->size);
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
+    node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
+    node->stream_from = SIZE_MAX;
     node->cma_from = node->cma_to = SIZE_MAX;
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
     for (unsigned t = 0; t < RI_DTYPES; t++)
         for (unsigned op = 0; op < RI_REDOPS; op++)
             node->red[t][op] = ri_reduction_for((ring_dtype_t)t, (ring_redop_t)op);
+}
+
+/* Each rank begins with the next one, so that not all read from the same; and with those near to it. */
+static void order(struct ri_node *node)
+{
+    const uint32_t *groups = node->s.groups;
+    uint32_t n = 0;
+    for (int near = 1; near >= 0; near--)
+        for (uint32_t i = 0; i < node->size; i++) {
+            const uint32_t rank = (node->me + i) % node->size;
+            if ((!groups || groups[rank] == groups[node->me]) == near)
+                node->order[n++] = rank;
+        }
 }
 
 ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **node_out)
@@ -66,12 +81,18 @@ ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **n
     if (node) {
         fill(node, setup);
         node->operands = ri_new(setup->size, sizeof *node->operands);
+        node->results = ri_new(setup->size + 2, sizeof *node->results);
+        node->src = ri_new(2 * (size_t)setup->size, sizeof *node->src);
+        node->order = ri_new(2 * (size_t)setup->size, sizeof *node->order);
         node->bounce = ri_new_aligned(4096, 2 * (size_t)PIECE);
     }
-    if (!node || !node->operands || !node->bounce) {
+    if (!node || !node->operands || !node->results || !node->src || !node->order || !node->bounce) {
         ri_node_close(node);
         return ri_fail(RING_ERR_NOMEM, "no memory for the node of %u ranks", setup->size);
     }
+    node->dst = node->src + setup->size;
+    node->kind = node->order + setup->size;
+    order(node);
     *node_out = node;
     return RING_OK;
 }
@@ -81,36 +102,49 @@ void ri_node_close(struct ri_node *node)
     if (!node)
         return;
     ri_free(node->bounce);
+    ri_free(node->order);
+    ri_free(node->src);
+    ri_free(node->results);
     ri_free(node->operands);
     ri_free(node);
 }
 
 /* ---- choosing -------------------------------------------------------------------------------------------------- */
 
-static void self_begin(struct ri_node *node) { (void)node; }
+static enum step self_begin(struct ri_node *node)
+{
+    node->op.advance = node->op.way->advance;
+    return STEP_MOVED;
+}
 
 static enum step self_advance(struct ri_node *node)
 {
     const struct op *op = &node->op;
-    if (op->bytes && op->call.dst != op->call.src)
-        memcpy(op->call.dst, op->call.src, op->bytes);
+    const struct flow from = ri_node_flow_to(node, 0), to = ri_node_flow_from(node, 0);
+    const unsigned char *src = (const unsigned char *)op->call.src + from.at;
+    unsigned char *dst = (unsigned char *)op->call.dst + to.at;
+    if (to.bytes && dst != src)
+        memcpy(dst, src, to.bytes);
     return STEP_DONE;
 }
 
 static const struct way self = {.name = "self", .begin = self_begin, .advance = self_advance};
 
 /* From what all ranks know alike, so that they choose alike. */
-static const struct way *way_for(const struct ri_node *node, size_t bytes)
+static const struct way *way_for(const struct ri_node *node, const struct ri_call *call, size_t bytes)
 {
-    if (bytes <= LINE_PAYLOAD)
-        return node->size == 1 ? &self : &ri_node_line;
     if (node->size == 1)
         return &self;
-    if (bytes >= node->direct_from)
-        return &ri_node_direct;
-    if (bytes >= node->cma_from && bytes < node->cma_to)
-        return &ri_node_cma;
-    return bytes <= node->one_shot_max ? &ri_node_one_shot : &ri_node_two_shot;
+    switch (call->coll) {
+    case RING_BARRIER:
+        return &ri_node_line;
+    case RING_ALL_REDUCE:
+        return bytes <= LINE_PAYLOAD ? &ri_node_line : bytes <= node->one_shot_max ? &ri_node_pull : &ri_node_shares;
+    case RING_REDUCE:
+        return bytes <= node->one_shot_max || node->size == 2 ? &ri_node_pull : &ri_node_shares;
+    default:
+        return &ri_node_pull;
+    }
 }
 
 static size_t bytes_of(const struct ri_call *call)
@@ -121,23 +155,47 @@ static size_t bytes_of(const struct ri_call *call)
 
 const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
 {
-    return way_for(node, bytes_of(call))->name;
+    const struct way *way = way_for(node, call, bytes_of(call));
+    const size_t bytes = bytes_of(call);
+    if (way != &ri_node_pull && way != &ri_node_shares)
+        return way->name;
+    if (call->coll == RING_ALL_REDUCE && way == &ri_node_pull)
+        return "one-shot";
+    if (bytes <= LINE_PAYLOAD && !ri_node_personal(call->coll))
+        return ri_node_line.name;
+    if (bytes >= node->direct_from)
+        return ri_node_direct.name;
+    if (call->coll == RING_ALL_REDUCE || !ri_node_combines(call->coll))
+        if (bytes >= node->cma_from && bytes < node->cma_to)
+            return ri_node_cma.name;
+    return way == &ri_node_shares ? ri_node_two_shot.name : "slots";
+}
+
+bool ri_node_place(const struct ri_node *node, const void *buffer, struct place *place_out)
+{
+    if (!node->s.one_process)
+        return false;
+    *place_out = (struct place){.at = (uintptr_t)buffer, .how = PLACE_ADDRESS};
+    return true;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-static void begin(struct ri_node *node, const struct ri_call *call)
+static void begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)
 {
     struct op *op = &node->op;
     op->call = *call;
-    op->red = &node->red[call->dtype][call->redop];
-    op->bytes = bytes_of(call);
-    op->way = node->forced ? node->forced : way_for(node, op->bytes);
+    op->red = red ? red : &node->red[call->dtype][ri_node_combines(call->coll) ? call->redop : RING_SUM];
+    if (call->coll == RING_BARRIER)
+        op->call.count = 0;
+    op->bytes = op->call.count * op->red->esize;
+    op->way = node->forced ? node->forced : way_for(node, call, op->bytes);
+    op->advance = ri_node_enter;
     op->seq = ++node->seq;
-    op->stage = 0;
+    op->stage = STAGE_ANNOUNCED;
     op->cursor = 1;
     op->i = 0;
-    op->way->begin(node);
+    op->took_more = false;
 }
 
 /* Before the rank waits or leaves: wake who fell asleep while the announcement was under way. */
@@ -157,14 +215,22 @@ static ring_status_t ended(struct ri_node *node, enum step step)
     return step == STEP_FAILED ? node->op.status : RING_OK;
 }
 
+/* Found while beginning, told when stepped. */
+static enum step failed(struct ri_node *node)
+{
+    (void)node;
+    return STEP_FAILED;
+}
+
 /* Go on until the operation waits for something that does not come at once. */
 static enum step advance_eagerly(struct ri_node *node)
 {
-    enum step (*const advance)(struct ri_node *) = node->op.way->advance;
-    enum step step = advance(node);
+    enum step step = node->op.advance(node);
+    if (step == STEP_MOVED)
+        step = node->op.advance(node);
     const int looks = node->s.patience.spins ? EAGER_LOOKS : 0;
     for (int look = 0; look < looks && step == STEP_WAIT; look++)
-        step = advance(node);
+        step = node->op.advance(node);
     return step;
 }
 
@@ -209,24 +275,30 @@ static ring_status_t finish(struct ri_node *node, enum step step, uint64_t deadl
         }
         if (status)
             return status;
-        step = node->op.way->advance(node);
+        step = node->op.advance(node);
     }
     learn_patience(node, &wait);
     return ended(node, step);
 }
 
-ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, uint64_t deadline)
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red,
+                          uint64_t deadline)
 {
-    begin(node, call);
+    begin(node, call, red);
     const enum step step = advance_eagerly(node);
     return step >= STEP_DONE ? ended(node, step) : finish(node, step, deadline);
 }
 
-void ri_node_begin(struct ri_node *node, const struct ri_call *call) { begin(node, call); }
+void ri_node_begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)
+{
+    begin(node, call, red);
+    if (node->op.advance(node) == STEP_FAILED)
+        node->op.advance = failed;
+}
 
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out)
 {
-    const enum step step = node->op.way->advance(node);
+    const enum step step = node->op.advance(node);
     settle(node);
     *done_out = step >= STEP_DONE;
     *moved_out = step != STEP_WAIT;

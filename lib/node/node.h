@@ -23,9 +23,10 @@ struct ri_node_setup {
     void *base;          /* of the segment, zeroed when fresh; ri_node_bytes(size) bytes, 4096-aligned */
     const ri_abort_word *abort;
     struct ri_patience patience;
-    const int32_t *pids; /* of the node's ranks, as this process sees them; 0: not visible */
-    bool one_process;    /* all ranks are threads of this process                          */
-    int cma;             /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
+    const int32_t *pids;    /* of the node's ranks, as this process sees them; 0: not visible */
+    bool one_process;       /* all ranks are threads of this process                          */
+    const uint32_t *groups; /* which ranks are near each other (NUMA node, cache): equal numbers; NULL: all are */
+    int cma;                /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
     /* The ranks disagree: peer (of the node) announced `theirs` where this rank announced `mine`.  Called at most once
      * per operation, which then fails with RING_ERR_MISMATCH. */
     void (*mismatch)(void *owner, uint32_t peer, const struct ri_call *mine, const struct ri_call *theirs);
@@ -48,19 +49,22 @@ void ri_node_close(struct ri_node *node); /* NULL is fine */
  * RING_ERR_UNSUPPORTED on all ranks when RI_CMA_ON was asked for and does not work; else as ri_node_run(). */
 ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline);
 
-/* What a call will use: "line", "one-shot", "two-shot", "cma", "direct", "self"; for ring_info and tests. Static text.
- */
+/* What a call will use: "line", "one-shot", "two-shot", "slots", "cma", "direct", "self"; for ring_info and
+ * tests. Static text. */
 const char *ri_node_path(const struct ri_node *node, const struct ri_call *call);
 
-/* One call from beginning to end on the caller's thread; the fast path.  deadline as in wait.h; a
+/* One call from beginning to end on the caller's thread; the fast path.  Every collective but send and recv; a call
+ * with arrays when they are there.  red: of an operation of the user's, else NULL; it stays until the call is complete.
+ *  deadline as in wait.h; a
  * coarse clock will do for it, as reading the fine one would be a fifth of the shortest call.
  * RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT, RING_ERR_MISMATCH; RING_ERR_PEER_LOST when a peer was gone
  * as its memory was read, RING_ERR_SYSTEM when it could not be read.  Any error is final for the node. */
-ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, uint64_t deadline);
+ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red,
+                          uint64_t deadline);
 
 /* The same in pieces, for operations in flight: begin, then step until it is not RING_OK-and-not-done.  One operation
  * at a time.  step never waits. */
-void ri_node_begin(struct ri_node *node, const struct ri_call *call);
+void ri_node_begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red);
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out);
 /* Sleep until the operation under way may go on, at most ms; a ri_sleep_fn with arg = node.  Calls stalled(). */
 void ri_node_sleep(void *node, int ms);

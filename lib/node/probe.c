@@ -96,7 +96,7 @@ static ring_status_t time_way(struct ri_node *node, const struct trial *t, const
             t->src[k] = (float)i;
         const uint64_t from = ri_now();
         node->forced = way;
-        const ring_status_t status = ri_node_run(node, &call, t->deadline);
+        const ring_status_t status = ri_node_run(node, &call, NULL, t->deadline);
         node->forced = NULL;
         if (status)
             return status;

@@ -4,9 +4,13 @@
  * Every word has one writer and is polled by the others.  A rank that gives up polling counts itself in `sleepers` of
  * the owner, looks once more, and sleeps on the word (futex).  The owner, after changing a word, looks at `sleepers`
  * with a read-modify-write: either that sees the sleeper, or the sleeper's last look sees the change.  Announcing puts
- * this off
- * (`owed`) until the rank itself must wait or has finished, because there it would stand between two cache misses that
- * otherwise overlap. */
+ * this off (`owed`) until the rank itself must wait or has finished, because there it would stand between two cache
+ * misses that otherwise overlap.
+ *
+ * Ranks agree on what they do.  Who reads a line compares its signature with its own call; as a rank that only gives
+ * reads nobody, each line also has a hash of all signatures up to it, which is compared before the line is used again:
+ * of two ranks, the first that would write over a line has compared it.  So a disagreement is found at the latest after
+ * LINES more operations. */
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/node/inner.h"
@@ -51,79 +55,240 @@ void ri_node_sleep(void *arg, int ms)
     count_as_sleeper(node, UINT32_MAX);
 }
 
-/* Coll, dtype and redop are small; a root is a rank of the node (more than 65535 would not map the segment). */
+/* ---- signatures ------------------------------------------------------------------------------------------------ */
+
+/* Collectives, types and a root that maps the segment are small; an operation of the user's is known by its low bits.
+ * What a collective does not use is left out.  The top bits are for the kind. */
+enum { ROOT_AT = 16, KIND_AT = 29, SIGNATURE = (1u << KIND_AT) - 1 };
+
+static ring_coll_t coll_as_called(const struct ri_call *call)
+{
+    const bool arrays = call->scounts || call->rcounts;
+    switch (call->coll) {
+    case RING_REDUCE_SCATTER:
+        return arrays ? RING_REDUCE_SCATTERV : call->coll;
+    case RING_ALL_GATHER:
+        return arrays ? RING_ALL_GATHERV : call->coll;
+    case RING_ALL_TO_ALL:
+        return arrays ? RING_ALL_TO_ALLV : call->coll;
+    default: /* gather and scatter: only root knows */
+        return call->coll;
+    }
+}
+
 static uint32_t signature_of(const struct ri_call *call)
 {
-    return ((uint32_t)call->coll & 31) | ((uint32_t)call->dtype & 31) << 5 | ((uint32_t)call->redop & 63) << 10 |
-           call->root << 16;
+    return ((uint32_t)coll_as_called(call) & 15) | ((uint32_t)call->dtype & 15) << 4 |
+           (ri_node_combines(call->coll) ? ((uint32_t)call->redop & 255) << 8 : 0) |
+           (ri_node_rooted(call->coll) ? (call->root << ROOT_AT & SIGNATURE) : 0);
 }
 
 static struct ri_call call_of(uint32_t sig, uint64_t count)
 {
-    return (struct ri_call){.coll = (ring_coll_t)(sig & 31),
-                                 .dtype = (ring_dtype_t)(sig >> 5 & 31),
-                                 .redop = (ring_redop_t)(sig >> 10 & 63),
-                                 .root = sig >> 16,
-                                 .count = (size_t)count};
+    return (struct ri_call){.coll = (ring_coll_t)(sig & 15),
+                            .dtype = (ring_dtype_t)(sig >> 4 & 15),
+                            .redop = (ring_redop_t)(sig >> 8 & 255),
+                            .root = (sig & SIGNATURE) >> ROOT_AT,
+                            .count = (size_t)count};
 }
+
+static uint32_t sig_in(const struct line *line)
+{
+    return atomic_load_explicit(&line->sig, memory_order_relaxed) & SIGNATURE;
+}
+
+/* What this call adds to the hash of all calls: all that is the same on all ranks. */
+static uint64_t hash_on(uint64_t history, uint32_t sig, uint64_t count)
+{
+    const ring_coll_t coll = (ring_coll_t)(sig & 15);
+    if (coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_BROADCAST)
+        history ^= count * UINT64_C(0x9e3779b97f4a7c15);
+    history = (history ^ sig) * UINT64_C(0xbf58476d1ce4e5b9);
+    return history ^ history >> 29;
+}
+
+/* ---- announcing ------------------------------------------------------------------------------------------------ */
 
 void ri_node_announce(struct ri_node *node)
 {
+    struct op *op = &node->op;
     struct line *mine = line_of(node, node->me);
     struct control *c = control_of(node, node->me);
-    node->op.sig = signature_of(&node->op.call);
-    mine->sig = node->op.sig;
-    mine->count = node->op.call.count;
+    const uint64_t count = ri_node_count_to_announce(node);
+    op->sig = signature_of(&op->call);
+    node->history = hash_on(node->history, op->sig, count);
+    atomic_store_explicit(&mine->sig, op->sig | op->kind << KIND_AT, memory_order_relaxed);
+    atomic_store_explicit(&mine->count, count, memory_order_relaxed);
+    atomic_store_explicit(&mine->history, (uint64_t)op->seq << 32 | (uint32_t)node->history, memory_order_relaxed);
+    node->kind[node->me] = op->kind;
+    op->advance = op->way->advance;
     if (!node->s.patience.spins) {
-        publish(node, &mine->seq, node->op.seq);
+        publish(node, &mine->seq, op->seq);
         return;
     }
-    atomic_store_explicit(&mine->seq, node->op.seq, memory_order_release);
+    atomic_store_explicit(&mine->seq, op->seq, memory_order_release);
     node->owed = &mine->seq;
     if (atomic_load_explicit(&c->sleepers, memory_order_relaxed))
         ri_word_wake(&mine->seq);
 }
 
-void ri_node_announce_buffers(struct ri_node *node)
+void ri_node_announce_places(struct ri_node *node)
 {
     struct line *mine = line_of(node, node->me);
+    mine->at.put = node->put;
+    mine->at.took = node->took;
+    mine->at.out = node->out;
     mine->at.src = (uintptr_t)node->op.call.src;
     mine->at.dst = (uintptr_t)node->op.call.dst;
+    mine->src = node->src[node->me];
+    mine->dst = node->dst[node->me];
     ri_node_announce(node);
 }
+
+/* ---- disagreement ---------------------------------------------------------------------------------------------- */
 
 static enum step disagree(struct ri_node *node, uint32_t peer, uint32_t sig, uint64_t count)
 {
     const struct ri_call theirs = call_of(sig, count);
     node->op.status = RING_ERR_MISMATCH;
+    node->op.call.coll = coll_as_called(&node->op.call);
     if (node->s.mismatch)
         node->s.mismatch(node->s.owner, peer, &node->op.call, &theirs);
     return STEP_FAILED;
 }
 
-enum step ri_node_all_announced(struct ri_node *node)
+/* A call before this one was not the same: show the first that is still there, else what the peer does now. */
+static enum step disagreed(struct ri_node *node, uint32_t peer)
+{
+    struct line *theirs = line_of(node, peer);
+    for (uint32_t back = LINES - 1; back; back--) {
+        const uint32_t seq = node->op.seq - back;
+        struct line *a = &control_of(node, node->me)->line[seq % LINES],
+                    *b = &control_of(node, peer)->line[seq % LINES];
+        if (atomic_load(&a->seq) != seq || atomic_load(&b->seq) != seq ||
+            (sig_in(a) == sig_in(b) && atomic_load(&a->count) == atomic_load(&b->count)))
+            continue;
+        node->op.call = call_of(sig_in(a), atomic_load(&a->count));
+        theirs = b;
+        break;
+    }
+    return disagree(node, peer, sig_in(theirs), atomic_load(&theirs->count));
+}
+
+/* Was all the same up to operation `seq`, to which the peer has come?  If it has gone on so far that its line is no
+ * longer there, it has looked for itself. */
+static bool same_history(const struct ri_node *node, uint32_t peer, uint32_t seq)
+{
+    const uint64_t mine =
+        atomic_load_explicit(&control_of(node, node->me)->line[seq % LINES].history, memory_order_relaxed);
+    const uint64_t theirs =
+        atomic_load_explicit(&control_of(node, peer)->line[seq % LINES].history, memory_order_relaxed);
+    return theirs >> 32 != seq || mine == theirs;
+}
+
+/* ---- entering -------------------------------------------------------------------------------------------------- */
+
+/* How far a peer has come, of `need` and later until now; false: not so far, and this is now waited for. */
+static bool come_to(struct ri_node *node, uint32_t peer, uint32_t need, uint32_t *seq_out)
+{
+    struct control *c = control_of(node, peer);
+    for (uint32_t seq = node->op.seq - 1; seq != need; seq--)
+        if (not_before(atomic_load_explicit(&c->line[seq % LINES].seq, memory_order_acquire), seq)) {
+            *seq_out = seq;
+            return true;
+        }
+    *seq_out = need;
+    return reached(node, peer, &c->line[need % LINES].seq, need);
+}
+
+/* A rank writes the line of operation k only when everybody has come to k-LINES+1.  Most operations look at everybody
+ * anyway; only one who runs ahead looks here, once in LINES-1 operations, and compares what it has not seen. */
+static enum step see_all(struct ri_node *node)
 {
     struct op *op = &node->op;
+    const uint32_t need = op->seq - LINES + 1;
     for (; op->cursor < node->size; op->cursor++) {
         const uint32_t peer = peer_at(node, op->cursor);
-        struct line *line = line_of(node, peer);
-        if (!reached(node, peer, &line->seq, op->seq))
+        uint32_t seq;
+        if (!come_to(node, peer, need, &seq))
             return STEP_WAIT;
-        const uint32_t sig = line->sig;
-        const uint64_t count = line->count;
-        if (sig != op->sig || count != op->call.count)
-            return disagree(node, peer, sig, count);
+        if (!same_history(node, peer, seq))
+            return disagreed(node, peer);
+        if (op->cursor == 1 || not_before(op->least, seq))
+            op->least = seq;
     }
     op->cursor = 1;
+    node->seen = op->least;
     return STEP_MOVED;
 }
 
-bool ri_node_all_reached(struct ri_node *node, enum counter which, uint32_t value)
+enum step ri_node_enter(struct ri_node *node)
+{
+    if (!not_before(node->seen, node->op.seq - LINES + 1)) {
+        const enum step step = see_all(node);
+        if (step != STEP_MOVED)
+            return step;
+    }
+    return node->op.way->begin(node);
+}
+
+/* ---- hearing --------------------------------------------------------------------------------------------------- */
+
+/* Places are copied before they are used: what a peer writes into its line later does not matter. */
+static enum step note_places(struct ri_node *node, uint32_t peer)
+{
+    const struct line *line = line_of(node, peer);
+    node->src[peer] = line->src;
+    node->dst[peer] = line->dst;
+    if (node->s.one_process)
+        return STEP_MOVED;
+    node->op.status = ri_fail(RING_ERR_INTERNAL, "local rank %u announced memory that it does not share", peer);
+    return STEP_FAILED;
+}
+
+static enum step look_at(struct ri_node *node, uint32_t peer)
+{
+    struct op *op = &node->op;
+    struct line *line = line_of(node, peer);
+    uint64_t theirs = 0;
+    node->kind[peer] = atomic_load_explicit(&line->sig, memory_order_relaxed) >> KIND_AT;
+    if (sig_in(line) != op->sig)
+        return disagree(node, peer, sig_in(line), atomic_load_explicit(&line->count, memory_order_relaxed));
+    if (!ri_node_count_fits(node, peer, &theirs))
+        return disagree(node, peer, op->sig, theirs);
+    if (op->hears_all && node->seen != op->seq - 1 && !same_history(node, peer, op->seq))
+        return disagreed(node, peer);
+    op->took_more = op->took_more || node->kind[peer] != KIND_LINE;
+    return kind_of(node, peer) == KIND_DIRECT ? note_places(node, peer) : STEP_MOVED;
+}
+
+enum step ri_node_hear(struct ri_node *node)
 {
     struct op *op = &node->op;
     for (; op->cursor < node->size; op->cursor++) {
         const uint32_t peer = peer_at(node, op->cursor);
-        if (!reached(node, peer, counter_of(node, peer, which), value))
+        if (!op->hears_all && !ri_node_takes(node, peer))
+            continue;
+        if (!reached(node, peer, &line_of(node, peer)->seq, op->seq))
+            return STEP_WAIT;
+        const enum step step = look_at(node, peer);
+        if (step != STEP_MOVED)
+            return step;
+    }
+    op->cursor = 1;
+    if (op->hears_all)
+        node->seen = op->seq;
+    return STEP_MOVED;
+}
+
+bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq)
+{
+    struct op *op = &node->op;
+    if (rank != EVERYBODY)
+        return rank == node->me || reached(node, rank, &control_of(node, rank)->done, seq);
+    for (; op->cursor < node->size; op->cursor++) {
+        const uint32_t peer = peer_at(node, op->cursor);
+        if (!reached(node, peer, &control_of(node, peer)->done, seq))
             return false;
     }
     op->cursor = 1;
@@ -132,14 +297,15 @@ bool ri_node_all_reached(struct ri_node *node, enum counter which, uint32_t valu
 
 static bool behind(const _Atomic uint32_t *word, uint32_t value)
 {
-    return (int32_t)(atomic_load_explicit(word, memory_order_relaxed) - value) < 0;
+    return !not_before(atomic_load_explicit(word, memory_order_relaxed), value);
 }
 
+/* Those that have not come to an operation in which all meet; else the one that is waited for. */
 void ri_node_missing(const struct ri_node *node, uint64_t *bits, size_t words)
 {
     bool any = false;
     memset(bits, 0, words * sizeof *bits);
-    for (uint32_t r = 0; r < node->size && r / 64 < words; r++)
+    for (uint32_t r = 0; node->op.hears_all && r < node->size && r / 64 < words; r++)
         if (r != node->me && behind(&line_of(node, r)->seq, node->op.seq)) {
             bits[r / 64] |= UINT64_C(1) << r % 64;
             any = true;

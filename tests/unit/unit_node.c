@@ -72,100 +72,227 @@ static void make_element(ring_dtype_t t, uint64_t seed, uint32_t rank, size_t i,
         memcpy(to, &r, ri_dtype_size(t));
 }
 
-struct task { /* one all-reduce, the same on all ranks */
+struct task { /* one collective, the same on all ranks */
     uint64_t seed;
+    ring_coll_t coll;
     ring_dtype_t dtype;
     ring_redop_t redop;
+    uint32_t root;
     size_t count;
-    bool in_place;
+    bool arrays, in_place;
     const struct way *way; /* NULL: the node's choice */
 };
 
-static void check_result(const struct task *t, uint32_t size, const unsigned char *dst)
+static bool is_one_of(ring_coll_t coll, ring_coll_t a, ring_coll_t b, ring_coll_t c)
 {
-    const size_t esize = ri_dtype_size(t->dtype), step = t->count * size > 20000 ? t->count * size / 10007 + 1 : 1;
-    const struct ri_reduction red = ri_reduction_from(0, t->dtype, t->redop);
-    for (size_t i = 0; i < t->count; i = i + step < t->count || i + 1 == t->count ? i + step : t->count - 1) {
-        _Alignas(8) unsigned char sum[8], more[8];
-        make_element(t->dtype, t->seed, 0, i, sum);
-        for (uint32_t r = 1; r < size; r++) {
-            make_element(t->dtype, t->seed, r, i, more);
-            red.reduce(&red, sum, sum, more, 1);
-        }
-        if (red.divide)
-            red.divide(sum, 1, size);
-        CHECK(!memcmp(sum, dst + i * esize, esize), "%s %s of %u ranks, %zu elements, %s: element %zu is wrong",
-              ri_dtype_name(t->dtype), ri_redop_name(t->redop), size, t->count, t->way ? t->way->name : "auto", i);
+    return coll == a || coll == b || coll == c;
+}
+
+/* Elements that go from one rank to another. */
+static size_t block(const struct task *t, uint32_t from, uint32_t to)
+{
+    if (!t->arrays)
+        return t->count;
+    from = is_one_of(t->coll, RING_SCATTER, RING_REDUCE_SCATTER, RING_SCATTER) ? 0 : from;
+    to = is_one_of(t->coll, RING_GATHER, RING_ALL_GATHER, RING_GATHER) ? 0 : to;
+    const uint64_t r = mix(t->seed ^ (from * 64 + to + 1) * UINT64_C(77777777777));
+    return r % 4 ? (size_t)(r >> 8) % (t->count + 1) : 0;
+}
+
+/* One buffer of one rank: a block for every rank, or only one. */
+struct layout {
+    size_t count[RANKS], begin[RANKS], total;
+};
+
+static void layout_make(struct layout *l, const struct task *t, uint32_t rank, uint32_t size, bool of_src)
+{
+    const bool many = of_src ? is_one_of(t->coll, RING_SCATTER, RING_ALL_TO_ALL, RING_REDUCE_SCATTER)
+                             : is_one_of(t->coll, RING_GATHER, RING_ALL_GATHER, RING_ALL_TO_ALL);
+    memset(l, 0, sizeof *l);
+    if (!many) {
+        const bool own = of_src ? is_one_of(t->coll, RING_GATHER, RING_ALL_GATHER, RING_GATHER)
+                                : is_one_of(t->coll, RING_SCATTER, RING_REDUCE_SCATTER, RING_SCATTER);
+        l->total = own ? block(t, rank, rank) : t->count;
+        return;
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        l->count[r] = of_src ? block(t, rank, r) : block(t, r, rank);
+        l->begin[r] = l->total + (t->arrays ? mix(t->seed + r) % 3 : 0);
+        l->total = l->begin[r] + l->count[r];
     }
 }
 
+static bool holds(const struct task *t, uint32_t rank, bool src) /* is this buffer used on this rank? */
+{
+    if (t->coll == RING_BARRIER)
+        return false;
+    return rank == t->root || (src ? !is_one_of(t->coll, RING_BROADCAST, RING_SCATTER, RING_SCATTER)
+                                   : !is_one_of(t->coll, RING_REDUCE, RING_GATHER, RING_GATHER));
+}
+
 struct buffers { /* of one rank for one task, with guards, at any alignment of the element */
-    unsigned char *memory, *src, *dst;
-    size_t total, bytes;
+    unsigned char *memory, *src, *dst, *wanted; /* wanted: what memory must be in the end */
+    size_t total;
+    struct layout from, to;
 };
 
-static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank)
+static void expect_reduced(const struct task *t, uint32_t size, size_t at, size_t count, unsigned char *dst)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    const struct ri_reduction red = ri_reduction_from(0, t->dtype, t->redop);
+    unsigned char *all = malloc(size * (count + 1) * esize);
+    const void *from[RANKS];
+    void *to[1] = {dst};
+    for (uint32_t r = 0; r < size; r++) {
+        from[r] = all + r * count * esize;
+        for (size_t i = 0; i < count; i++)
+            make_element(t->dtype, t->seed, r, at + i, all + (r * count + i) * esize);
+    }
+    const struct ri_combine c = {
+        .from = from, .to = to, .n = size, .outs = 1, .count = count, .divisor = red.divide ? size : 0};
+    if (count)
+        red.combine(&red, &c);
+    free(all);
+}
+
+static void expect_copied(const struct task *t, uint32_t from, size_t at, size_t count, unsigned char *dst)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    for (size_t i = 0; i < count; i++)
+        make_element(t->dtype, t->seed, from, at + i, dst + i * esize);
+}
+
+/* What dst must hold: one case a collective, said independently of lib/node/flow.c. */
+static void expect(const struct task *t, uint32_t rank, uint32_t size, const struct buffers *b, unsigned char *dst)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    struct layout src;
+    if (!holds(t, rank, false))
+        return;
+    switch (t->coll) {
+    case RING_ALL_REDUCE:
+    case RING_REDUCE:
+        expect_reduced(t, size, 0, t->count, dst);
+        break;
+    case RING_REDUCE_SCATTER:
+        expect_reduced(t, size, b->from.begin[rank], b->from.count[rank], dst);
+        break;
+    case RING_BROADCAST:
+        expect_copied(t, t->root, 0, t->count, dst);
+        break;
+    case RING_SCATTER:
+        layout_make(&src, t, t->root, size, true);
+        expect_copied(t, t->root, src.begin[rank], src.count[rank], dst);
+        break;
+    case RING_ALL_TO_ALL:
+        for (uint32_t r = 0; r < size; r++) {
+            layout_make(&src, t, r, size, true);
+            expect_copied(t, r, src.begin[rank], src.count[rank], dst + b->to.begin[r] * esize);
+        }
+        break;
+    default: /* gather, all_gather */
+        for (uint32_t r = 0; r < size; r++)
+            expect_copied(t, r, 0, b->to.count[r], dst + b->to.begin[r] * esize);
+    }
+}
+
+/* In place: where src lies in dst, or dst in src; as NCCL has it. */
+static void place_buffers(struct buffers *b, const struct task *t, uint32_t rank, size_t src_room)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    b->dst = b->src + src_room;
+    if (!t->in_place || !holds(t, rank, true) || !holds(t, rank, false) || t->coll == RING_ALL_TO_ALL)
+        return;
+    b->dst = b->src;
+    if (is_one_of(t->coll, RING_GATHER, RING_ALL_GATHER, RING_GATHER))
+        b->src = b->dst + b->to.begin[rank] * esize;
+    if (is_one_of(t->coll, RING_SCATTER, RING_REDUCE_SCATTER, RING_SCATTER))
+        b->dst = b->src + b->from.begin[rank] * esize;
+}
+
+static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank, uint32_t size)
 {
     const size_t esize = ri_dtype_size(t->dtype), shift = mix(t->seed + rank) % 16 * esize;
-    b->bytes = t->count * esize;
-    const size_t room = GUARD + 128 + b->bytes;
+    layout_make(&b->from, t, rank, size, true);
+    layout_make(&b->to, t, rank, size, false);
+    const size_t most = b->from.total > b->to.total ? b->from.total : b->to.total;
+    const size_t room = (GUARD + 128 + most * esize + 7) / 8 * 8;
     b->total = 2 * room + GUARD;
-    b->memory = malloc(b->total);
+    b->memory = malloc(2 * b->total);
+    b->wanted = b->memory + b->total;
     memset(b->memory, 0xa5, b->total);
     b->src = b->memory + GUARD + shift;
-    b->dst = t->in_place ? b->src : b->src + (room + 7) / 8 * 8;
-    for (size_t i = 0; i < t->count; i++)
+    place_buffers(b, t, rank, room);
+    for (size_t i = 0; i < b->from.total && holds(t, rank, true); i++)
         make_element(t->dtype, t->seed, rank, i, b->src + i * esize);
+    memcpy(b->wanted, b->memory, b->total);
+    expect(t, rank, size, b, b->wanted + (b->dst - b->memory));
 }
 
 static void buffers_check(const struct buffers *b, const struct task *t, uint32_t rank, uint32_t size)
 {
-    const size_t esize = ri_dtype_size(t->dtype);
-    check_result(t, size, b->dst);
-    for (size_t i = 0; i < t->count && !t->in_place; i += 1 + t->count / 1000) {
-        unsigned char was[8];
-        make_element(t->dtype, t->seed, rank, i, was);
-        CHECK(!memcmp(was, b->src + i * esize, esize), "src changed at %zu", i);
-    }
-    for (const unsigned char *p = b->memory; p < b->memory + b->total; p++) {
-        if (p == b->src || p == b->dst)
-            p += b->bytes;
-        CHECK(p >= b->memory + b->total || *p == 0xa5 || p == b->dst, "a byte outside the buffers changed");
-        if (p == b->dst && b->bytes)
-            p += b->bytes - 1;
-    }
+    if (!memcmp(b->memory, b->wanted, b->total))
+        return;
+    size_t at = 0;
+    while (b->memory[at] == b->wanted[at])
+        at++;
+    CHECK(false, "%s %s %s of %u ranks, root %u, %zu elements%s%s, %s: rank %u, byte %td of dst (src %td) is wrong",
+          ring_coll_str(t->coll), ri_dtype_name(t->dtype), ri_redop_name(t->redop), size, t->root, t->count,
+          t->arrays ? ", arrays" : "", t->in_place ? ", in place" : "", t->way ? t->way->name : "auto", rank,
+          b->memory + at - b->dst, b->memory + at - b->src);
 }
 
-static struct ri_call call_for(const struct task *t, const struct buffers *b)
+static struct ri_call call_for(const struct task *t, const struct buffers *b, uint32_t rank)
 {
-    return (struct ri_call){.coll = RING_ALL_REDUCE,
-                                 .dtype = t->dtype,
-                                 .redop = t->redop,
-                                 .src = t->count ? b->src : NULL,
-                                 .dst = t->count ? b->dst : NULL,
-                                 .count = t->count};
+    struct ri_call call = {.coll = t->coll,
+                           .dtype = t->dtype,
+                           .redop = t->redop,
+                           .root = t->root,
+                           .src = holds(t, rank, true) ? b->src : NULL,
+                           .dst = holds(t, rank, false) ? b->dst : NULL,
+                           .count = t->count};
+    if (!t->arrays)
+        return call;
+    if (is_one_of(t->coll, RING_SCATTER, RING_GATHER, RING_SCATTER))
+        call.count = t->coll == RING_SCATTER ? block(t, 0, rank) : block(t, rank, 0);
+    if (holds(t, rank, true) && is_one_of(t->coll, RING_SCATTER, RING_ALL_TO_ALL, RING_REDUCE_SCATTER)) {
+        call.scounts = b->from.count;
+        call.sdispls = b->from.begin;
+    }
+    if (holds(t, rank, false) && is_one_of(t->coll, RING_GATHER, RING_ALL_TO_ALL, RING_ALL_GATHER)) {
+        call.rcounts = b->to.count;
+        call.rdispls = b->to.begin;
+    }
+    return call;
 }
 
-static const struct way *pick_way(uint64_t r, size_t bytes, bool one_process)
+static const struct way *pick_way(uint64_t r, ring_coll_t coll)
 {
-    static const struct way *const ways[] = {&ri_node_one_shot, &ri_node_two_shot, &ri_node_cma, &ri_node_direct};
-    const struct way *way = r % 2 ? NULL : ways[r / 2 % (one_process ? 4 : 3)];
-    return !bytes || (way == &ri_node_one_shot && bytes > CHUNK) ? NULL : way;
+    static const struct way *const ways[] = {&ri_node_pull, &ri_node_two_shot, &ri_node_cma, &ri_node_shares};
+    const bool reduces = coll == RING_ALL_REDUCE || coll == RING_REDUCE;
+    if (r % 2 || !reduces)
+        return NULL;
+    return ways[coll == RING_REDUCE ? r / 2 % 2 : r / 2 % 4];
 }
 
-static struct task pick_task(uint64_t *state, size_t most, bool one_process)
+static struct task pick_task(uint64_t *state, uint32_t size, size_t most)
 {
     const uint64_t r = next(state);
     struct task t = {.seed = next(state),
+                     .coll = (ring_coll_t)(r >> 40 & 1 ? (uint64_t)RING_ALL_REDUCE : (r >> 41) % (RING_BARRIER + 1)),
                      .dtype = (ring_dtype_t)(r % RI_DTYPES),
-                     .redop = (ring_redop_t)(r / 16 % RI_REDOPS),
+                     .redop = (ring_redop_t)((r >> 8) % RI_REDOPS),
+                     .root = (uint32_t)(r >> 24) % size,
+                     .arrays = r >> 21 & 1,
                      .in_place = r >> 20 & 1};
     const size_t limits[] = {1, 8, 64, 1000, most / 16, most};
+    const bool whole = is_one_of(t.coll, RING_ALL_REDUCE, RING_REDUCE, RING_BROADCAST);
     const size_t bytes = next(state) % (limits[next(state) % 6] + 1);
     if (!ri_redop_fits(t.dtype, t.redop))
         t.redop = RING_SUM;
-    t.count = bytes / ri_dtype_size(t.dtype);
-    t.way = pick_way(next(state), t.count * ri_dtype_size(t.dtype), one_process);
+    t.count = t.coll == RING_BARRIER ? 0 : bytes / (whole ? 1 : size) / ri_dtype_size(t.dtype);
+    t.arrays = t.arrays && !whole && t.coll != RING_BARRIER;
+    t.way = t.count ? pick_way(next(state), t.coll) : NULL;
     return t;
 }
 
@@ -251,10 +378,10 @@ static struct ri_node *open_rank(struct job *job, uint32_t rank)
 static void run_task(struct ri_node *node, const struct job *job, const struct task *t, uint32_t rank)
 {
     struct buffers b;
-    buffers_make(&b, t, rank);
-    const struct ri_call call = call_for(t, &b);
+    buffers_make(&b, t, rank, job->size);
+    const struct ri_call call = call_for(t, &b, rank);
     node->forced = job->size > 1 ? t->way : NULL;
-    const ring_status_t status = ri_node_run(node, &call, ri_deadline(job->timeout));
+    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(job->timeout));
     CHECK(status == RING_OK, "rank %u: status %d: %s", rank, status, ri_error_get());
     node->forced = NULL;
     buffers_check(&b, t, rank, job->size);
@@ -269,7 +396,7 @@ static void live(struct job *job, uint32_t rank)
     const ring_status_t status = ri_node_probe(node, ri_deadline(job->timeout));
     CHECK(status == RING_OK, "rank %u: probe: status %d: %s", rank, status, ri_error_get());
     for (int i = 0; i < job->tasks; i++) {
-        const struct task t = pick_task(&state, job->most, job->one_process);
+        const struct task t = pick_task(&state, job->size, job->most);
         run_task(node, job, &t, rank);
     }
     ri_node_close(node);
@@ -371,17 +498,17 @@ static void step_task(struct job *job, struct ri_node **nodes, const struct task
     bool begun[RANKS] = {false}, done[RANKS] = {false};
     uint32_t left = job->size;
     for (uint32_t r = 0; r < job->size; r++)
-        buffers_make(&b[r], t, r);
+        buffers_make(&b[r], t, r, job->size);
     for (uint64_t steps = 0; left; steps++) {
         const uint32_t r = (uint32_t)(next(state) % job->size);
         bool moved = false;
         CHECK(steps < 10000000, "no end");
         if (done[r])
             continue;
-        const struct ri_call call = call_for(t, &b[r]);
+        const struct ri_call call = call_for(t, &b[r], r);
         if (!begun[r]) {
             nodes[r]->forced = job->size > 1 ? t->way : NULL;
-            ri_node_begin(nodes[r], &call);
+            ri_node_begin(nodes[r], &call, NULL);
             begun[r] = true;
             continue;
         }
@@ -405,7 +532,7 @@ Test(node, steps_in_any_order_agree_with_the_oracle, .timeout = 120)
         for (uint32_t r = 0; r < size; r++)
             nodes[r] = open_rank(&job, r);
         for (int i = 0; i < 60 / SLOWER; i++) {
-            const struct task t = pick_task(&state, (3u << 20) / size, true);
+            const struct task t = pick_task(&state, size, (3u << 20) / size);
             step_task(&job, nodes, &t, &state);
         }
         for (uint32_t r = 0; r < size; r++)
@@ -446,7 +573,7 @@ static ring_status_t run_alone(struct job *job, struct ri_node *node, size_t cou
     static int32_t src[100000], dst[100000];
     const struct ri_call call = {.dtype = RING_INT32, .src = src, .dst = dst, .count = count};
     (void)job;
-    return ri_node_run(node, &call, ri_deadline(timeout));
+    return ri_node_run(node, &call, NULL, ri_deadline(timeout));
 }
 
 Test(node, a_deadline_ends_a_wait_and_stalls_are_told, .timeout = 20)
@@ -494,15 +621,15 @@ Test(node, the_abort_word_ends_a_wait, .timeout = 20)
 
 Test(node, those_who_are_behind_are_named_when_all_have_come, .timeout = 20)
 {
-    static float buffer[3][CHUNK];
+    static float buffer[3][SLOT];
     struct job job;
     struct ri_node *nodes[3];
     job_begin(&job, 3);
     job.one_process = false;
     for (uint32_t r = 0; r < 3; r++) {
-        const struct ri_call call = {.dtype = RING_FLOAT, .src = buffer[r], .dst = buffer[r], .count = CHUNK};
+        const struct ri_call call = {.dtype = RING_FLOAT, .src = buffer[r], .dst = buffer[r], .count = SLOT};
         nodes[r] = open_rank(&job, r);
-        ri_node_begin(nodes[r], &call);
+        ri_node_begin(nodes[r], &call, NULL);
     }
     bool done = false, moved = true;
     for (int i = 0; i < 100; i++) { /* ranks 0 and 1 go as far as they can */
@@ -520,25 +647,22 @@ Test(node, those_who_are_behind_are_named_when_all_have_come, .timeout = 20)
 
 /* ---- disagreement ---------------------------------------------------------------------------------------------- */
 
-enum { FIELDS = 5, ODD_RANK = 1 };
+enum { FIELDS = 4, ODD_RANK = 1 };
 
 static struct ri_call differing_call(unsigned field, bool odd)
 {
-    struct ri_call call = {.dtype = RING_INT32, .redop = RING_SUM, .root = 2, .count = 3000};
+    struct ri_call call = {.dtype = RING_INT32, .redop = RING_SUM, .count = 3000};
     if (!odd)
         return call;
     switch (field) {
     case 0:
-        call.coll = (ring_coll_t)3;
+        call.coll = RING_ALL_GATHER;
         break;
     case 1:
         call.dtype = RING_INT8;
         break;
     case 2:
         call.redop = RING_MAX;
-        break;
-    case 3:
-        call.root = 0;
         break;
     default:
         call.count = 1;
@@ -559,7 +683,7 @@ static void live_disagreeing(struct job *job, uint32_t rank)
     struct ri_call call = differing_call((unsigned)job->seed, rank == ODD_RANK);
     call.src = memset(src, 1, 3000 * 4);
     call.dst = memset(dst, 0x77, 3000 * 4);
-    const ring_status_t status = ri_node_run(node, &call, ri_deadline(RI_SECOND));
+    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(RI_SECOND));
     CHECK(status == RING_ERR_MISMATCH, "rank %u: status %d", rank, status);
     for (size_t i = 0; i < 3000 * 4; i++)
         CHECK(dst[i] == 0x77, "dst was written");
@@ -586,6 +710,76 @@ Test(node, a_difference_in_any_field_is_a_mismatch_on_all_ranks, .timeout = 60)
         }
 }
 
+/* Where a rank only gives, it looks at nobody in the operation itself, and finds out in one of the next. */
+static void live_two_roots(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    int32_t value[2] = {(int32_t)rank, 0};
+    ring_status_t status = RING_OK;
+    uint32_t calls = 0;
+    for (; calls < 100 && !status; calls++) {
+        const struct ri_call call = {.coll = RING_BROADCAST,
+                                     .dtype = RING_INT32,
+                                     .root = calls == 50 ? rank : 0,
+                                     .src = value,
+                                     .dst = value,
+                                     .count = 1};
+        const struct ri_call all = {.coll = RING_BARRIER};
+        status = ri_node_run(node, calls == 51 && job->seed ? &all : &call, NULL, ri_deadline(5 * RI_SECOND));
+    }
+    const struct seen *seen = &job->seen[rank];
+    CHECK(calls > 51 && calls <= 51 + LINES, "rank %u: status %d in call %u", rank, status, calls);
+    CHECK(status == (seen->mismatches ? RING_ERR_MISMATCH : RING_ERR_ABORTED), "rank %u: status %d", rank, status);
+    CHECK(job->seed || !seen->mismatches || (seen->mine.root == rank && seen->theirs.root == !rank), "roots %u and %u",
+          seen->mine.root, seen->theirs.root);
+    atomic_store(&job->abort, 1);
+    ri_node_close(node);
+}
+
+Test(node, two_who_both_are_root_find_out, .timeout = 60)
+{
+    for (uint64_t barrier = 0; barrier < 2; barrier++) {
+        struct job job;
+        job_begin(&job, 2);
+        job.seed = barrier;
+        run_threads(&job, live_two_roots);
+        cr_assert_geq(job.seen[0].mismatches + job.seen[1].mismatches, 1);
+        job_end(&job);
+    }
+}
+
+/* Nothing but lines and slots limits how far a root runs ahead; and what the others get is what was sent. */
+Test(node, a_root_runs_ahead_of_the_others)
+{
+    static uint64_t sent[100], got;
+    struct job job;
+    struct ri_node *nodes[2];
+    job_begin(&job, 2);
+    for (uint32_t r = 0; r < 2; r++)
+        nodes[r] = open_rank(&job, r);
+    struct ri_call call = {.coll = RING_BROADCAST, .dtype = RING_UINT64, .count = 1, .dst = &got};
+    uint32_t ahead = 0, behind = 0;
+    bool done = true, moved;
+    while (done && ahead < 100) {
+        sent[ahead] = mix(ahead);
+        call.src = &sent[ahead];
+        call.dst = &sent[ahead];
+        ri_node_begin(nodes[0], &call, NULL);
+        for (int i = 0; i < 10 && (!i || !done); i++)
+            cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_OK);
+        ahead += done;
+    }
+    cr_assert_eq(ahead, LINES - 1);
+    call.dst = &got;
+    for (; behind < ahead; behind++) {
+        cr_assert_eq(ri_node_run(nodes[1], &call, NULL, ri_deadline(RI_SECOND)), RING_OK);
+        cr_assert_eq(got, mix(behind));
+    }
+    for (uint32_t r = 0; r < 2; r++)
+        ri_node_close(nodes[r]);
+    job_end(&job);
+}
+
 /* ---- dead and hostile peers ------------------------------------------------------------------------------------ */
 
 static void live_dying(struct job *job, uint32_t rank)
@@ -595,14 +789,14 @@ static void live_dying(struct job *job, uint32_t rank)
     struct ri_node *node = open_rank(job, rank);
     node->forced = &ri_node_cma;
     if (rank) { /* come to the operation and die */
-        ri_node_begin(node, &call);
+        ri_node_begin(node, &call, NULL);
         atomic_store(&job->turn, 1);
         _exit(0);
     }
     while (!atomic_load(&job->turn))
         usleep(1000);
     usleep(100000);
-    const ring_status_t status = ri_node_run(node, &call, ri_deadline(5 * RI_SECOND));
+    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(5 * RI_SECOND));
     CHECK(status == RING_ERR_PEER_LOST, "status %d", status);
     CHECK(strstr(ri_error_get(), "local rank 1"), "%s", ri_error_get());
 }
@@ -626,7 +820,7 @@ Test(node, an_address_that_a_peer_does_not_have_is_an_error)
     for (uint32_t r = 0; r < 2; r++) {
         nodes[r] = open_rank(&job, r);
         nodes[r]->forced = &ri_node_cma;
-        ri_node_begin(nodes[r], &call);
+        ri_node_begin(nodes[r], &call, NULL);
     }
     line_of(nodes[0], 1)->at.src = 4096;
     cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_OK);
@@ -663,20 +857,21 @@ Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
         job_begin(&job, 2);
         job.one_process = false;
         struct ri_node *node = open_rank(&job, 0);
-        struct task t = pick_task(&state, 600000, false);
+        struct task t = pick_task(&state, 2, 600000);
         struct buffers b;
-        buffers_make(&b, &t, 0);
-        const struct ri_call call = call_for(&t, &b);
+        buffers_make(&b, &t, 0, 2);
+        const struct ri_call call = call_for(&t, &b, 0);
         bool done = false, moved = false;
         node->forced = t.way;
-        ri_node_begin(node, &call);
+        ri_node_begin(node, &call, NULL);
         for (int n = 0; n < 60 && !done; n++) {
             scribble(&job, node, &state);
             const ring_status_t status = ri_node_step(node, &done, &moved);
             cr_assert(status == RING_OK || done);
         }
-        memset(b.dst, 0xa5, b.bytes);
-        memset(b.src, 0xa5, b.bytes);
+        const size_t esize = ri_dtype_size(t.dtype);
+        memset(b.dst, 0xa5, holds(&t, 0, false) ? b.to.total * esize : 0);
+        memset(b.src, 0xa5, holds(&t, 0, true) ? b.from.total * esize : 0);
         for (size_t k = 0; k < b.total; k++)
             cr_assert_eq(b.memory[k], 0xa5, "a byte outside the buffers changed");
         free(b.memory);

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pull.c - a collective in one phase: every rank takes what it needs from the others, copying or reducing.
+ *
+ * A giver chooses, and announces, in what form it gives: in the line when that is enough for every taker; from where
+ * src is, when the takers can read that; else through its input slots, a piece at a time.  What all takers get alike is
+ * put there once; what is for one is put into that taker's part of the slot.  Takers go round by round: piece i of
+ * every giver.  A rank does put 0, announce, put 1, round 0, put 2, round 1, ... and waits before put i until round
+ * i-SLOTS is done by those who take that piece, so what it waits for was begun before: nobody can wait in a circle.  A
+ * rank that only gives does not wait for the takers at the end, unless they read its own buffer: the slots are free
+ * when they have counted the operation in `done`.
+ *
+ * Cost: one phase; through slots every byte is copied twice, on two processors at the same time, else once. */
+#include "lib/node/inner.h"
+#include "lib/node/stream.h"
+
+enum { STAGE_HEAR, STAGE_PUT, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };
+
+/* ---- giving ---------------------------------------------------------------------------------------------------- */
+
+static size_t piece_bytes(const struct op *op, struct flow flow, uint64_t i)
+{
+    const size_t at = (size_t)i * op->unit;
+    return at >= flow.bytes ? 0 : flow.bytes - at < op->unit ? flow.bytes - at : op->unit;
+}
+
+static void put_personal(struct ri_node *node, uint64_t i)
+{
+    const struct op *op = &node->op;
+    for (uint32_t cursor = 1; cursor < node->size; cursor++) {
+        const uint32_t peer = peer_at(node, cursor);
+        const struct flow flow = ri_node_flow_to(node, peer);
+        unsigned char *to = ri_node_sub_slot(node, node->me, peer, node->put + (uint32_t)i);
+        if (!i && op->kind & KIND_HEADS)
+            *(struct head *)(void *)to = (struct head){.begin = flow.at, .bytes = flow.bytes};
+        if ((op->kind & KIND_MASK) == KIND_SLOT)
+            stream_copy(to + HEAD, (const unsigned char *)op->call.src + flow.at + (size_t)i * op->unit,
+                        piece_bytes(op, flow, i));
+    }
+}
+
+static void put(struct ri_node *node, uint64_t i)
+{
+    const struct op *op = &node->op;
+    if (op->personal)
+        put_personal(node, i);
+    else
+        stream_copy(in_slot(node, node->me, node->put + (uint32_t)i),
+                    (const unsigned char *)op->call.src + (size_t)i * op->unit,
+                    piece_bytes(op, (struct flow){0, ri_node_most_given(node)}, i));
+    ri_node_slot_taken(node, i);
+}
+
+/* Bytes of a line that are for one taker, when each gets something else. */
+static size_t line_share(const struct ri_node *node) { return LINE_PAYLOAD / node->size / 8 * 8; }
+
+static void put_line(struct ri_node *node, size_t bytes)
+{
+    unsigned char *to = line_of(node, node->me)->payload;
+    const struct op *op = &node->op;
+    if (!op->personal)
+        copy_few(to, op->call.src, bytes);
+    else
+        for (uint32_t r = 0; r < node->size; r++)
+            copy_few(to + r * line_share(node), (const unsigned char *)op->call.src + r * bytes, bytes);
+}
+
+/* ---- choosing the form ----------------------------------------------------------------------------------------- */
+
+static bool may_be_read(const struct ri_node *node, size_t bytes)
+{
+    return node->op.call.coll != RING_ALL_REDUCE && bytes >= node->direct_from;
+}
+
+static uint32_t kind_for(struct ri_node *node, size_t most)
+{
+    const struct op *op = &node->op;
+    const uint32_t heads = op->personal && op->call.scounts ? KIND_HEADS : 0;
+    if (!most || (!heads && !op->counts && most <= (op->personal ? line_share(node) : LINE_PAYLOAD)))
+        return KIND_LINE | heads;
+    if (may_be_read(node, most) && ri_node_place(node, op->call.src, &node->src[node->me]))
+        return KIND_DIRECT | heads;
+    if (!ri_node_combines(op->call.coll) && most >= node->cma_from && most < node->cma_to)
+        return KIND_REMOTE | heads;
+    return KIND_SLOT | heads;
+}
+
+static uint64_t pieces_in(size_t bytes, size_t unit) { return bytes / unit + (bytes % unit != 0); }
+
+static void prepare(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    const size_t most = ri_node_most_given(node);
+    op->personal = ri_node_personal(op->call.coll);
+    op->hears_all = !ri_node_rooted(op->call.coll) ||
+                    (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
+    op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : SLOT;
+    op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
+    op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER;
+    op->kind = kind_for(node, most);
+    op->pieces = (op->kind & KIND_MASK) == KIND_SLOT ? pieces_in(most, op->unit) : 0;
+    if (op->kind & KIND_HEADS && !op->pieces)
+        op->pieces = 1;
+    op->stage = STAGE_PUT;
+}
+
+static enum step begin(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    if (!op->stage)
+        prepare(node);
+    if (op->pieces && !ri_node_slot_free(node, 0))
+        return STEP_WAIT;
+    op->stage = STAGE_HEAR;
+    const size_t most = op->kind == KIND_LINE ? ri_node_most_given(node) : 0;
+    if (most) {
+        put_line(node, most);
+        ri_node_announce(node);
+        return STEP_MOVED;
+    }
+    if (op->pieces)
+        put(node, 0);
+    ri_node_announce_places(node);
+    return STEP_MOVED;
+}
+
+/* ---- taking ---------------------------------------------------------------------------------------------------- */
+
+/* A block of which this rank is the giver too. */
+static const unsigned char *own_block(const struct ri_node *node, uint64_t i)
+{
+    return (const unsigned char *)node->op.call.src + ri_node_flow_to(node, node->me).at + (size_t)i * node->op.unit;
+}
+
+/* Where what `from` gives this rank begins in its src. */
+static size_t begin_in_src(const struct ri_node *node, uint32_t from)
+{
+    if (!node->op.personal)
+        return 0;
+    return has_heads(node, from) ? (size_t)ri_node_head_of(node, from)->begin : node->me * node->op.bytes;
+}
+
+static bool piece_is_there(struct ri_node *node, uint32_t from, uint64_t i)
+{
+    if (!i || kind_of(node, from) != KIND_SLOT)
+        return true;
+    return reached(node, from, counter_of(node, from, COUNTER_PUT), line_of(node, from)->at.put + (uint32_t)i + 1);
+}
+
+/* Piece i of what a peer gives, where it is mapped. */
+static const unsigned char *piece_of(const struct ri_node *node, uint32_t from, uint64_t i)
+{
+    struct line *line = line_of(node, from);
+    const uint32_t turn = line->at.put + (uint32_t)i;
+    switch (kind_of(node, from)) {
+    case KIND_LINE:
+        return line->payload + (node->op.personal ? node->me * line_share(node) : 0);
+    case KIND_DIRECT:
+        return mapped(&node->src[from], begin_in_src(node, from) + (size_t)i * node->op.unit);
+    default:
+        return node->op.personal ? ri_node_sub_slot(node, from, node->me, turn) + HEAD : in_slot(node, from, turn);
+    }
+}
+
+static enum step copy_piece(struct ri_node *node, uint32_t from, uint64_t i)
+{
+    const struct op *op = &node->op;
+    const struct flow flow = ri_node_flow_from(node, from);
+    const size_t bytes = piece_bytes(op, flow, i);
+    unsigned char *to = (unsigned char *)op->call.dst + flow.at + (size_t)i * op->unit;
+    if (!bytes)
+        return STEP_MOVED;
+    if (from != node->me && kind_of(node, from) == KIND_REMOTE) {
+        const uint64_t at = line_of(node, from)->at.src + begin_in_src(node, from) + (uint64_t)i * op->unit;
+        return ri_node_read_peer(node, from, to, at, bytes) ? STEP_MOVED : STEP_FAILED;
+    }
+    if (from != node->me && !piece_is_there(node, from, i))
+        return STEP_WAIT;
+    const unsigned char *at = from == node->me ? own_block(node, i) : piece_of(node, from, i);
+    if (at != to)
+        memcpy(to, at, bytes);
+    return STEP_MOVED;
+}
+
+static enum step copy_round(struct ri_node *node, uint64_t i)
+{
+    struct op *op = &node->op;
+    for (; op->cursor <= node->size; op->cursor++) {
+        const enum step step = copy_piece(node, peer_at(node, op->cursor % node->size), i);
+        if (step != STEP_MOVED)
+            return step;
+    }
+    op->cursor = 1;
+    return STEP_MOVED;
+}
+
+static enum step combine_round(struct ri_node *node, uint64_t i)
+{
+    struct op *op = &node->op;
+    for (; op->cursor < node->size; op->cursor++)
+        if (!piece_is_there(node, peer_at(node, op->cursor), i))
+            return STEP_WAIT;
+    op->cursor = 1;
+    const size_t bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i);
+    for (uint32_t r = 0; r < node->size; r++)
+        node->operands[r] = r == node->me ? own_block(node, i) : piece_of(node, r, i);
+    node->results[0] = (unsigned char *)op->call.dst + (size_t)i * op->unit;
+    ri_node_combine(node, 1, bytes / op->red->esize, false);
+    return STEP_MOVED;
+}
+
+/* ---- the way --------------------------------------------------------------------------------------------------- */
+
+static enum step put_next(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    const uint64_t i = op->i + 1;
+    if (i < op->pieces) {
+        if (i < SLOTS ? !ri_node_slot_free(node, i) : !ri_node_piece_taken(node, i))
+            return STEP_WAIT;
+        put(node, i);
+        tell(node, COUNTER_PUT, node->put + (uint32_t)i + 1);
+    }
+    op->stage = STAGE_ROUND;
+    return STEP_MOVED;
+}
+
+static enum step take_round(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    if (op->i < op->rounds) {
+        const enum step step = ri_node_combines(op->call.coll) ? combine_round(node, op->i) : copy_round(node, op->i);
+        if (step != STEP_MOVED)
+            return step;
+        if (op->counts)
+            tell(node, COUNTER_TOOK, node->took + (uint32_t)op->i + 1);
+    }
+    op->i++;
+    op->stage = op->i < op->rounds || op->i < op->pieces ? STAGE_PUT : STAGE_LEAVE;
+    return STEP_MOVED;
+}
+
+static bool is_read_in_place(const struct op *op)
+{
+    const uint32_t kind = op->kind & KIND_MASK;
+    return kind == KIND_DIRECT || kind == KIND_REMOTE;
+}
+
+static enum step leave(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    node->put += (uint32_t)op->pieces;
+    node->took += op->counts ? (uint32_t)op->rounds : 0;
+    if (op->took_more)
+        tell(node, COUNTER_DONE, op->seq);
+    op->stage = STAGE_LEFT;
+    return is_read_in_place(op) ? STEP_MOVED : STEP_DONE;
+}
+
+static enum step advance(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    enum step step = STEP_MOVED;
+    switch (op->stage) {
+    case STAGE_HEAR:
+        step = ri_node_hear(node);
+        if (step == STEP_MOVED)
+            op->stage = STAGE_PUT;
+        return step;
+    case STAGE_PUT:
+        return put_next(node);
+    case STAGE_ROUND:
+        return take_round(node);
+    case STAGE_LEAVE:
+        return leave(node);
+    default:
+        return ri_node_done(node, ri_node_taker(node), op->seq) ? STEP_DONE : STEP_WAIT;
+    }
+}
+
+const struct way ri_node_pull = {.name = "pull", .begin = begin, .advance = advance};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shares.c - all-reduce, and reduce to a root, in two phases: each rank reduces its share of the elements from
+ * everybody, then those who want the result get it from everybody.
+ *
+ * How the operands are reached is agreed on from what all have announced: where they are, when every rank's buffers can
+ * be reached (direct.c); with process_vm_readv where the probe found that this pays (cma.c); else through slots, of
+ * which the first piece is already there with the announcement (two_shot.c). */
+#include "lib/node/inner.h"
+
+static bool wants_result(const struct ri_node *node)
+{
+    return node->op.call.coll == RING_ALL_REDUCE || node->me == node->op.call.root;
+}
+
+static bool reachable(struct ri_node *node)
+{
+    const struct op *op = &node->op;
+    return op->bytes >= node->direct_from && ri_node_place(node, op->call.src, &node->src[node->me]) &&
+           (!wants_result(node) || ri_node_place(node, op->call.dst, &node->dst[node->me]));
+}
+
+static enum step begin(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    if (reachable(node))
+        return ri_node_direct.begin(node);
+    if (op->call.coll == RING_ALL_REDUCE && op->bytes >= node->cma_from && op->bytes < node->cma_to)
+        return ri_node_cma.begin(node);
+    return ri_node_two_shot.begin(node);
+}
+
+static const struct way *agreed(const struct ri_node *node)
+{
+    bool direct = true, remote = false;
+    for (uint32_t r = 0; r < node->size; r++) {
+        const uint32_t kind = kind_of(node, r);
+        direct = direct && kind == KIND_DIRECT;
+        remote = remote || kind == KIND_REMOTE;
+    }
+    return direct ? &ri_node_direct : remote ? &ri_node_cma : &ri_node_two_shot;
+}
+
+static enum step advance(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    const enum step step = ri_node_hear(node);
+    if (step != STEP_MOVED)
+        return step;
+    op->way = agreed(node);
+    op->advance = op->way->advance;
+    op->stage = STAGE_HEARD;
+    return STEP_MOVED;
+}
+
+const struct way ri_node_shares = {.name = "shares", .begin = begin, .advance = advance};
