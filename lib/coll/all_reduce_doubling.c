@@ -2,18 +2,17 @@
 /* all_reduce_doubling.c - recursive doubling: log2(n) exchanges of the whole buffer, for small messages among many
  * ranks.
  *
- * When n is no power of two, the first 2 r ranks pair up, r = n - 2^floor(log2 n): the odd one gives its part to the
- * even one, sits out, and gets the result at the end.  The others exchange and add, at distance 1, 2, 4 ... .  Cost:
+ * Ranks exchange and add at distance 1, 2, 4 ... ; a number of ranks that is no power of two is folded (fold.h).  Cost:
  * log2(n) steps, or two more, each of the whole buffer sent and added.
  *
- * Two ranks that exchange hold sums of neighbouring blocks of ranks; both put the lower block first, so both get the
+ * Two ranks that exchange hold sums of neighbouring blocks of places; both put the lower block first, so both get the
  * same bits, and by induction all do.
  *
  * A sum may not be written where the send of the same step still reads: its completion could hang on the peer's
  * receive, which would wait for the peer's send in turn.  So sums go to two scratch buffers in turns and the last one
  * to DST. In place, DST is what the first step sends: when the first step is also the last, the peer's part goes to
  * scratch and is added when the send is complete. */
-#include "lib/coll/coll.h"
+#include "lib/coll/fold.h"
 
 /* Where a sum is read and written, and per segment the send that read it last. */
 struct buffer {
@@ -26,7 +25,7 @@ struct plan {
     const struct ri_coll_args *a;
     struct ri_cut all;
     size_t segments;
-    uint32_t rest;                  /* ranks that sit out */
+    struct ri_fold fold;
     struct buffer user, scratch[2]; /* user: from SRC, to DST */
     struct buffer *held;            /* where the sum so far is */
     ri_step_id *here;               /* per segment: what made it */
@@ -39,19 +38,12 @@ static struct ri_span segment(const struct plan *p, struct ri_span buffer, size_
     return x;
 }
 
-/* The even rank of a pair takes its neighbour's part in; nothing has been sent yet that could still be read. */
-static void take_in(struct plan *p, uint32_t peer, struct buffer *to)
-{
-    for (size_t i = 0; i < p->segments && p->s->status == RING_OK; i++)
-        p->here[i] = ri_recv_reduce(p->s, peer, segment(p, to->out, i), segment(p, p->user.in, i), RI_NONE);
-    p->held = to;
-}
-
 /* The sum of what is held and what comes; `sent` and `before` still read. */
-static ri_step_id add(struct plan *p, uint32_t peer, struct buffer *to, size_t i, ri_step_id sent, ri_step_id before)
+static ri_step_id add(struct plan *p, uint32_t far, struct buffer *to, size_t i, ri_step_id sent, ri_step_id before)
 {
     const struct ri_span dst = segment(p, to->out, i), mine = segment(p, p->held->in, i);
-    const bool lower = p->a->rank < peer;
+    const uint32_t peer = ri_fold_rank(p->a, &p->fold, p->fold.v ^ far);
+    const bool lower = !(p->fold.v & far);
     ri_step_id sum;
     if (p->held == to) {
         const struct ri_span theirs = segment(p, p->scratch[0].in, i);
@@ -66,61 +58,41 @@ static ri_step_id add(struct plan *p, uint32_t peer, struct buffer *to, size_t i
 }
 
 /* One step: send what is held, and write the sum to `to`. */
-static void exchange(struct plan *p, uint32_t peer, struct buffer *to, bool last)
+static void exchange(struct plan *p, uint32_t far, struct buffer *to, bool last)
 {
+    const uint32_t peer = ri_fold_rank(p->a, &p->fold, p->fold.v ^ far);
     for (size_t i = 0; i < p->segments && p->s->status == RING_OK; i++) {
         const ri_step_id before = to->read[i];
         const ri_step_id sent = ri_send(p->s, peer, segment(p, p->held->in, i), p->here[i]);
         p->held->read[i] = sent;
-        p->here[i] = add(p, peer, to, i, sent, before);
+        p->here[i] = add(p, far, to, i, sent, before);
         if (last)
             ri_final(p->s, p->here[i]);
     }
     p->held = to;
 }
 
-static uint32_t rank_of(uint32_t v, uint32_t rest) { return v < rest ? 2 * v : v + rest; }
-
-static void work_in(struct plan *p, uint32_t power)
+static void work_in(struct plan *p)
 {
-    const uint32_t me = p->a->rank, v = me < 2 * p->rest ? me / 2 : me - p->rest;
     uint32_t turn = 0;
-    if (me < 2 * p->rest)
-        take_in(p, me + 1, &p->scratch[1]);
-    for (uint32_t far = 1; far < power; far *= 2) {
-        const bool last = 2 * far == power;
-        exchange(p, rank_of(v ^ far, p->rest), last ? &p->user : &p->scratch[turn++ % 2], last);
+    if (p->fold.partner != RI_NONE) { /* nothing has been sent yet that could still be read */
+        ri_fold_take_in(p->s, p->a, &p->fold, p->scratch[1].out, p->here);
+        p->held = &p->scratch[1];
     }
-    if (me < 2 * p->rest)
-        for (size_t i = 0; i < p->segments; i++)
-            ri_send(p->s, me + 1, segment(p, p->user.out, i), p->s->status == RING_OK ? p->here[i] : RI_NONE);
-}
-
-static void sit_out(struct plan *p)
-{
-    const uint32_t peer = p->a->rank - 1;
-    for (size_t i = 0; i < p->segments && p->s->status == RING_OK; i++)
-        p->here[i] = ri_send(p->s, peer, segment(p, p->user.in, i), RI_NONE);
-    for (size_t i = 0; i < p->segments && p->s->status == RING_OK; i++)
-        ri_recv(p->s, peer, segment(p, p->user.out, i), p->here[i]);
-}
-
-static uint32_t power_below(uint32_t n)
-{
-    uint32_t power = 1;
-    while (power <= n / 2)
-        power *= 2;
-    return power;
+    for (uint32_t far = 1; far < p->fold.power; far *= 2) {
+        const bool last = 2 * far == p->fold.power;
+        exchange(p, far, last ? &p->user : &p->scratch[turn++ % 2], last);
+    }
+    ri_fold_give_back(p->s, p->a, &p->fold, p->here);
 }
 
 static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
 {
-    const uint32_t power = power_below(a->size);
     struct plan p = {.s = s,
                      .a = a,
                      .all = {0, a->count},
                      .segments = ri_segments(a, a->count),
-                     .rest = a->size - power,
+                     .fold = ri_fold_of(a),
                      .user = {{RI_SRC, 0, 0}, {RI_DST, 0, 0}, NULL}};
     s->ranks = a->size;
     if (a->size == 1)
@@ -128,8 +100,8 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     if (!a->count)
         return ri_build_tokens(s, a, build);
     p.here = ri_ids(s, p.segments);
-    if (a->rank < 2 * p.rest && a->rank % 2) {
-        sit_out(&p);
+    if (p.fold.v == RI_NONE) {
+        ri_fold_sit_out(s, a, &p.fold, p.here);
         return ri_sched_done(s);
     }
     p.held = &p.user;
@@ -138,7 +110,7 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
         p.scratch[i].read = ri_ids(s, p.segments);
         p.scratch[i].in = p.scratch[i].out = ri_tmp(s, a->count * a->esize);
     }
-    work_in(&p, power);
+    work_in(&p);
     return ri_sched_done(s);
 }
 
@@ -151,13 +123,13 @@ static bool fits(const struct ri_coll_args *a)
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double bytes = (double)a->count * a->esize;
-    const double once = m->latency + 2 * m->message * (double)ri_segments(a, a->count) + m->byte * bytes;
-    const uint32_t power = power_below(a->size);
+    const uint32_t power = ri_power_below(a->size);
+    const double messages = (double)ri_segments(a, a->count);
     double total = 0;
     for (uint32_t far = 1; far < power; far *= 2)
-        total += once + m->reduce_byte * bytes;
+        total += ri_fold_time(a, m, far, messages, bytes) + m->reduce_byte * bytes;
     if (power != a->size)
-        total += 2 * once + m->reduce_byte * bytes;
+        total += 2 * ri_fold_time(a, m, 1, messages, bytes) + m->reduce_byte * bytes;
     return total;
 }
 

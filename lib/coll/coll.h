@@ -18,7 +18,7 @@ struct ri_coll_args {
     /* As in lib/base/call.h.  all_gather and reduce_scatter: the same on all ranks; else known to this rank alone, so
      * that neither fits() nor cost() may look into them. */
     const size_t *scounts, *sdispls, *rcounts, *rdispls;
-    bool ordered; /* only algorithms that give the same bits whatever the sizes, segments and hosts */
+    bool ordered;                   /* only algorithms that give the same bits whatever the sizes, segments and hosts */
     const struct ri_layout *layout; /* NULL: nothing is known, every rank has a host of its own */
 };
 
@@ -32,8 +32,10 @@ struct ri_layout {
 
 /* Seconds are too long here: nanoseconds, and nanoseconds per byte. */
 struct ri_cost_model {
-    double latency;     /* one empty message over the slowest link      */
-    double byte;        /* one more byte of a message on it             */
+    double latency;      /* one empty message over the slowest link      */
+    double byte;         /* one more byte of a message on it             */
+    double near_latency; /* the same between ranks of one host           */
+    double near_byte;
     double reduce_byte; /* reducing one byte                            */
     double message;     /* processor time to start one more message     */
 };

@@ -267,20 +267,31 @@ static ring_status_t open_engine(struct ring_comm *c)
     return ri_engine_open(&setup, &c->wires.engine);
 }
 
+static void rate(const struct ring_comm *c, bool across, double *latency_out, double *byte_out)
+{
+    const struct ri_end here = {.node = 0, .name = ""}, there = {.rank = 1, .node = across, .name = ""};
+    for (uint32_t i = 0; ri_transports[i]; i++) {
+        uint32_t latency, byte;
+        if (ri_wires_allowed(&c->conf, ri_transports[i]->name) &&
+            ri_transports[i]->cost(&c->conf, &here, &there, &latency, &byte) && latency < *latency_out) {
+            *latency_out = latency;
+            *byte_out = byte / 1e3;
+        }
+    }
+}
+
 /* The slowest link that any two ranks of the job have sets the pace, so that all ranks come to the same choice. */
 static void make_model(struct ring_comm *c)
 {
     struct ri_cost_model *m = &c->wires.model;
-    const struct ri_end here = {.node = 0, .name = ""}, there = {.rank = 1, .node = c->nodes > 1, .name = ""};
-    *m = (struct ri_cost_model){.latency = 1e9, .byte = 1e3, .reduce_byte = REDUCE_BYTE_NS, .message = MESSAGE_NS};
-    for (uint32_t i = 0; ri_transports[i]; i++) {
-        uint32_t latency, byte;
-        if (ri_wires_allowed(&c->conf, ri_transports[i]->name) &&
-            ri_transports[i]->cost(&c->conf, &here, &there, &latency, &byte) && latency < m->latency) {
-            m->latency = latency;
-            m->byte = byte / 1e3;
-        }
-    }
+    *m = (struct ri_cost_model){.latency = 1e9,
+                                .byte = 1e3,
+                                .near_latency = 1e9,
+                                .near_byte = 1e3,
+                                .reduce_byte = REDUCE_BYTE_NS,
+                                .message = MESSAGE_NS};
+    rate(c, c->nodes > 1, &m->latency, &m->byte);
+    rate(c, false, &m->near_latency, &m->near_byte);
 }
 
 static ring_status_t connect_wanted(struct ring_comm *c, const bool *wanted, struct ri_port *port, struct ri_member *m,
