@@ -90,7 +90,7 @@ static void two_ranks(const struct ri_algorithm *a, enum field f, size_t count, 
 Test(mismatch, every_field_is_compared_before_data_is_believed, .timeout = 60)
 {
     for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++)
-        for (int f = 0; f < FIELDS; f++)
+        for (int f = 0; f < FIELDS && (*a)->fits(&(struct ri_coll_args){.size = 2}); f++)
             for (int in_place = 0; in_place < 2; in_place++) {
                 two_ranks(*a, (enum field)f, 100, 1 << 20, in_place);
                 two_ranks(*a, (enum field)f, 1, 1 << 20, in_place);
