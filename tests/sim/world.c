@@ -163,8 +163,12 @@ static void prepare_part(struct world *w, struct job *job, uint32_t rank)
 {
     struct part *p = &job->part[rank];
     const size_t esize = ri_dtype_size(job->dtype);
-    const struct ri_coll_args args = {
-        .rank = rank, .size = w->size, .count = job->count, .esize = (uint32_t)esize, .seg = job->seg};
+    const struct ri_coll_args args = {.rank = rank,
+                                      .size = w->size,
+                                      .count = job->count,
+                                      .esize = (uint32_t)esize,
+                                      .seg = job->seg,
+                                      .layout = job->layout};
     *p = (struct part){.bytes = job->count * esize};
     cr_assert_eq(job->algorithm->build(&p->program, &args), RING_OK);
     cr_assert_eq(ri_run_new(w->member[rank].engine, &p->program, &p->run), RING_OK);

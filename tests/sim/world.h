@@ -47,6 +47,7 @@ struct job {
     ring_redop_t redop;
     bool in_place, exact; /* exact: small whole numbers, so that any order gives the same float result */
     uint32_t seq;
+    const struct ri_layout *layout;
     struct part part[WORLD_MAX];
 };
 

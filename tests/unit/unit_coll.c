@@ -49,6 +49,32 @@ Test(select, a_forced_one_wins_when_it_fits)
     cr_assert_str_eq(choice(5, 256 << 20, "nonsense"), "ring");
 }
 
+/* 64 ranks: the more bytes, the fewer of them are sent twice. */
+Test(select, halving_and_doubling_in_between_and_trees_where_folding_is_dear)
+{
+    cr_assert_str_eq(choice(64, 1 << 10, NULL), "doubling");
+    cr_assert_str_eq(choice(64, 1 << 20, NULL), "rabenseifner");
+    cr_assert_str_eq(choice(64, 256 << 20, NULL), "ring");
+    cr_assert_str_eq(choice(63, 4 << 20, NULL), "tree");
+    cr_assert_str_eq(choice(63, 256 << 20, NULL), "ring");
+    cr_assert_str_eq(choice(2, 1 << 20, "rabenseifner"), "exchange", "with two ranks it would be the ring");
+}
+
+/* Two hosts of two ranks, 200 Mbit/s between them. */
+Test(select, hosts_of_several_ranks_work_inside_first)
+{
+    static const uint32_t node_of[] = {0, 1, 0, 1}, order[] = {0, 2, 1, 3}, first[] = {0, 2, 4};
+    static const struct ri_layout hosts = {.nodes = 2, .node_of = node_of, .order = order, .first = first};
+    static const struct ri_cost_model slow = {
+        .latency = 40000, .byte = 40, .near_latency = 1000, .near_byte = 0.2, .reduce_byte = 0.1, .message = 500};
+    struct ri_coll_args a = {.size = 4, .count = 4 << 20, .esize = 4, .seg = 256 << 10, .layout = &hosts};
+    const struct ri_algorithm *hier = ri_algorithm_named(RING_ALL_REDUCE, "hier");
+    cr_assert_eq(ri_algorithm_choose(RING_ALL_REDUCE, &a, &slow, NULL), hier);
+    cr_assert_gt(ri_algorithm_named(RING_ALL_REDUCE, "ring")->cost(&a, &slow), 1.4 * hier->cost(&a, &slow));
+    a.layout = NULL;
+    cr_assert_not(hier->fits(&a), "it has to know who shares a host");
+}
+
 Test(select, ordered_ones_only_when_asked_for)
 {
     struct ri_coll_args a = {.size = 2, .count = 64 << 20, .esize = 4, .seg = 256 << 10, .ordered = true};
