@@ -46,7 +46,9 @@
       "network interfaces: prefixes with commas, =exact names, ^ to exclude; auto: the route to the peers")            \
     X(port_range, "RING_PORT_RANGE", TEXT, "auto", "", "", 0, "ports to listen on, LOW-HIGH; auto: any free one")      \
     X(family, "RING_SOCKET_FAMILY", CHOICE, "auto", "", "auto|ipv4|ipv6", 0, "address family to prefer")              \
-    X(tcp_sockets, "RING_TCP_SOCKETS", COUNT, "1", "1", "16", 1, "sockets per neighbour")                              \
+    X(tcp_sockets, "RING_TCP_SOCKETS", COUNT, "1", "1", "16", 1, "sockets per neighbour and rail")                     \
+    X(tcp_rails, "RING_TCP_RAILS", COUNT, "1", "1", "4", 1,                                                            \
+      "network interfaces used side by side: the best so many that RING_SOCKET_IFNAME allows")                         \
     X(tcp_congestion, "RING_TCP_CONGESTION", TEXT, "auto", "", "", 0,                                                  \
       "congestion control, e.g. cubic or dctcp; auto: the system's")                                                   \
     X(shm_buffer, "RING_SHM_BUFFER", BYTES, "512K", "4K", "64M", 1, "bytes of a shared memory link, each direction")   \

@@ -33,10 +33,11 @@ ring_status_t ri_pair_key(const struct ri_identity *mine, uint32_t me, const uin
 /* What a connection is for. */
 enum ri_purpose { RI_FOR_RENDEZVOUS = 1, RI_FOR_CONTROL, RI_FOR_NODE, RI_FOR_LINK };
 
+enum { RI_LANES = 64 };
 struct ri_hello {
     uint64_t comm_id;
     uint32_t from, to;
-    uint16_t purpose, lane; /* lane: which of several connections of one purpose (transport number * 64 + socket) */
+    uint16_t purpose, lane; /* lane: which of several connections of one purpose (transport number * RI_LANES + socket) */
     uint8_t nonce[RI_NONCE];
 };
 

@@ -5,6 +5,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,6 +144,13 @@ static ring_status_t none_fits(const struct ri_iface *list, size_t n, const stru
                    families[w->family], at ? seen : "none");
 }
 
+static void add(const struct ri_iface *f, struct ri_iface_choice *c)
+{
+    memcpy(c->of[c->count], f->name, sizeof c->of[0]);
+    c->prefix[c->count] = f->prefix;
+    c->addr[c->count++] = f->addr;
+}
+
 /* The best address of a family on the chosen interface. */
 static void pick_address(const struct ri_iface *list, size_t n, const struct ri_iface_wish *w, uint8_t family,
                          struct ri_iface_choice *c)
@@ -154,7 +162,34 @@ static void pick_address(const struct ri_iface *list, size_t n, const struct ri_
             best = &list[i];
     /* A link-local address beside a better one would only be tried in vain. */
     if (best && !(c->count && ri_address_is_link_local(&best->addr)))
-        c->addr[c->count++] = best->addr;
+        add(best, c);
+}
+
+static bool taken(const struct ri_iface *f, const struct ri_iface_choice *c)
+{
+    for (unsigned i = 0; i < c->count; i++)
+        if (!strcmp(c->of[i], f->name))
+            return true;
+    return false;
+}
+
+/* More interfaces beside the first, of its family.  One without carrier leads nowhere, and nor does one that looks
+ * virtual unless it was asked for. */
+static void pick_rails(const struct ri_iface *list, size_t n, const struct ri_iface_wish *w, struct ri_iface_choice *c)
+{
+    const enum grade least = ri_conf_is_auto(w->spec) ? PLAIN : VIRTUAL;
+    while (c->count < w->rails && c->count < RI_ENDPOINT_ADDRS) {
+        const struct ri_iface *best = NULL;
+        for (size_t i = 0; i < n; i++) {
+            const enum grade g = grade(&list[i], w);
+            if (g >= least && list[i].flags & IFF_RUNNING && list[i].addr.family == c->addr[0].family &&
+                !taken(&list[i], c) && (!best || g > grade(best, w)))
+                best = &list[i];
+        }
+        if (!best)
+            return;
+        add(best, c);
+    }
 }
 
 ring_status_t ri_iface_choose(const struct ri_iface *list, size_t n, const struct ri_iface_wish *wish,
@@ -169,7 +204,10 @@ ring_status_t ri_iface_choose(const struct ri_iface *list, size_t n, const struc
     struct ri_iface_choice c = {0};
     memcpy(c.name, best->name, sizeof c.name);
     pick_address(list, n, wish, best->addr.family, &c);
-    pick_address(list, n, wish, best->addr.family == 4 ? 6 : 4, &c);
+    if (wish->rails > 1)
+        pick_rails(list, n, wish, &c);
+    else
+        pick_address(list, n, wish, best->addr.family == 4 ? 6 : 4, &c);
     explain(wish, grade(best, wish), &c);
     *choice_out = c;
     return RING_OK;
@@ -209,6 +247,23 @@ static void ask_routes(const struct sockaddr *toward, struct ri_iface_wish *w)
     source_for((struct sockaddr *)&sa, len, &w->source);
 }
 
+static uint8_t prefix_of(const struct ri_address *addr, const struct sockaddr *mask)
+{
+    struct ri_address m;
+    uint8_t bits = 0;
+    /* the kernel need not fill in the mask's family */
+    struct sockaddr_storage sa = {0};
+    const size_t len = addr->family == 4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    if (!mask)
+        return addr->family == 4 ? 32 : 128;
+    memcpy(&sa, mask, len);
+    sa.ss_family = addr->family == 4 ? AF_INET : AF_INET6;
+    if (ri_address_from((struct sockaddr *)&sa, &m))
+        while (bits < (addr->family == 4 ? 32 : 128) && m.bytes[bits / 8] >> (7 - bits % 8) & 1)
+            bits++;
+    return bits;
+}
+
 static size_t list_all(struct ifaddrs *all, struct ri_iface *list)
 {
     size_t n = 0;
@@ -219,6 +274,7 @@ static size_t list_all(struct ifaddrs *all, struct ri_iface *list)
         snprintf(list[n].name, sizeof list[n].name, "%s", a->ifa_name);
         list[n].flags = a->ifa_flags;
         list[n].addr = addr;
+        list[n].prefix = prefix_of(&addr, a->ifa_netmask);
         list[n++].addr.port = 0;
     }
     return n;
@@ -235,7 +291,7 @@ static size_t count_all(const struct ifaddrs *all)
 ring_status_t ri_iface_find(const struct ri_conf *conf, const struct sockaddr *toward,
                             struct ri_iface_choice *choice_out)
 {
-    struct ri_iface_wish wish = {.spec = conf->ifname, .family = conf->family};
+    struct ri_iface_wish wish = {.spec = conf->ifname, .family = conf->family, .rails = conf->tcp_rails};
     struct ifaddrs *all = NULL;
     ring_status_t status = ri_iface_check(conf->ifname);
     if (status)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iface.h - which network interface to listen on. The choice is a pure function of what was found, so that machines
+/* iface.h - which network interface to listen on, or which interfaces (rails). The choice is a pure function of what was found, so that machines
  * which are not here can be tried. */
 #ifndef RI_IFACE_H
 #define RI_IFACE_H
@@ -17,6 +17,7 @@ struct ri_iface {
     char name[16];
     unsigned flags; /* IFF_... */
     struct ri_address addr;
+    uint8_t prefix; /* bits of the address that are its network */
 };
 
 /* RING_SOCKET_IFNAME in NCCL's grammar: "eth,ib" prefixes, "=eth0" exact names, "^docker" all but those prefixes,
@@ -28,12 +29,16 @@ bool ri_iface_match(const char *spec, const char *name);
 struct ri_iface_wish {
     const char *spec;                   /* "auto": any */
     uint64_t family;                    /* RI_FAMILY_... */
+    uint64_t rails;                     /* interfaces wanted; 0 counts as 1 */
     struct ri_address toward, source;   /* a peer and the address from which we would reach it; family 0: unknown */
     struct ri_address default_route[2]; /* the address from which we would reach the world, IPv4 and IPv6 */
 };
 struct ri_iface_choice {
     char name[16];
-    struct ri_address addr[2]; /* at most one of each family */
+    /* One interface: at most one of each family.  Rails: one of each interface, best first, all of one family. */
+    struct ri_address addr[RI_ENDPOINT_ADDRS];
+    uint8_t prefix[RI_ENDPOINT_ADDRS];
+    char of[RI_ENDPOINT_ADDRS][16]; /* whose address it is */
     unsigned count;
     char why[192];
 };

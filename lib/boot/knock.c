@@ -3,7 +3,8 @@
  *
  * A peer may not be ready: refusals and closed connections are tried again until the deadline, with growing pauses.  An
  * attempt that has not come to the proof is given up after a while for the next address; after the proof the other side
- * either welcomes or closes, so that is waited for. */
+ * either welcomes or closes, so that is waited for.  Where rails lead to the peer, the connections of its link are spread
+ * over those that are up. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,21 +16,27 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/log.h"
 #include "lib/boot/port.h"
+#include "lib/boot/rail.h"
 
 #define ATTEMPT (3 * RI_SECOND)
+#define RAIL_ATTEMPT (1 * RI_SECOND) /* where there is another way */
 #define REFUSED_LONG (300 * RI_MILLISECOND)
 enum { FIRST_PAUSE_MS = 1, LAST_PAUSE_MS = 100, WHY = 96 };
 
 struct knock {
-    const struct ri_port *port;
+    struct ri_port *port;
     const struct ri_endpoint *peer;
     struct ri_hello *h;
     const uint8_t *key;
     const ri_abort_word *abort;
     uint64_t deadline;
-    bool refused;                          /* the last attempt found nobody listening */
-    char where[RI_ADDRESS_TEXT], why[WHY]; /* the last failure, for the sentence at the end */
+    struct ri_rail rail[RI_ENDPOINT_ADDRS]; /* ways side by side, `rails` of them                */
+    unsigned rails, first;                  /* first: whose turn it is                           */
+    bool refused;                           /* the last attempt found nobody listening           */
+    bool unreachable;                       /* it did not even come to be refused                */
+    char where[RI_ADDRESS_TEXT], why[WHY];  /* the last failure, for the sentence at the end */
 };
 
 /* What an attempt comes to: RING_OK, AGAIN (why is set), or a status that ends it all. */
@@ -132,23 +139,45 @@ static ring_status_t finish_connect(struct knock *k, int fd, uint64_t limit)
     return error ? again(k, strerror(error)) : RING_OK;
 }
 
-static ring_status_t attempt(struct knock *k, const struct sockaddr *sa, socklen_t len, int *fd_out)
+static ring_status_t reach(struct knock *k, int fd, const struct sockaddr *sa, socklen_t len, uint64_t limit)
 {
-    const int on = 1;
-    const uint64_t limit = ri_deadline(ATTEMPT);
-    const int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return errno == EAFNOSUPPORT ? again(k, strerror(errno)) : ri_fail_errno("a socket to reach %s", k->where);
-    if (sa->sa_family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ring_status_t status = RING_OK;
     k->refused = false;
     if (connect(fd, sa, len)) {
         k->refused = errno == ECONNREFUSED;
         status = errno == EINPROGRESS ? finish_connect(k, fd, limit) : again(k, strerror(errno));
     }
+    k->unreachable = status == AGAIN && !k->refused;
+    return status;
+}
+
+/* From one of our addresses, so that routes which look at the source are taken.  Its port is chosen when it connects. */
+static ring_status_t leave_from(struct knock *k, int fd, const struct ri_address *from)
+{
+    struct sockaddr_storage sa;
+    const int on = 1;
+    const socklen_t len = ri_address_sockaddr(from, NULL, &sa);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    k->unreachable = !len || bind(fd, (struct sockaddr *)&sa, len);
+    return k->unreachable ? again(k, len ? strerror(errno) : "our interface is gone") : RING_OK;
+}
+
+/* from: NULL when any of our addresses will do. */
+static ring_status_t attempt(struct knock *k, const struct ri_address *from, const struct sockaddr *sa, socklen_t len,
+                             int *fd_out)
+{
+    const int on = 1;
+    const uint64_t limit = ri_deadline(from ? RAIL_ATTEMPT : ATTEMPT);
+    const int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno == EAFNOSUPPORT ? again(k, strerror(errno)) : ri_fail_errno("a socket to reach %s", k->where);
+    if (sa->sa_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ring_status_t status = from ? leave_from(k, fd, from) : RING_OK;
     if (!status)
-        status = handshake(k, fd, limit);
+        status = reach(k, fd, sa, len, limit);
+    if (!status)
+        status = handshake(k, fd, from ? ri_deadline(ATTEMPT) : limit);
     if (status)
         close(fd);
     else
@@ -162,7 +191,7 @@ static ring_status_t attempt_unix(struct knock *k, int *fd_out)
     const size_t len = strnlen(k->peer->unix_name, RI_UNIX_NAME - 1);
     snprintf(k->where, sizeof k->where, "local socket @%.*s", (int)len, k->peer->unix_name);
     memcpy(sa.sun_path + 1, k->peer->unix_name, len);
-    return attempt(k, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len), fd_out);
+    return attempt(k, NULL, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len), fd_out);
 }
 
 /* A link-local address is meaningful on one link only: ours, when we have chosen one, else the one named like the
@@ -174,7 +203,41 @@ static ring_status_t attempt_tcp(struct knock *k, const struct ri_address *a, in
     socklen_t len = ri_address_sockaddr(a, k->port ? ri_port_interface(k->port) : NULL, &sa);
     if (!len)
         len = ri_address_sockaddr(a, NULL, &sa);
-    return len ? attempt(k, (struct sockaddr *)&sa, len, fd_out) : again(k, "there is no interface of that name here");
+    return len ? attempt(k, NULL, (struct sockaddr *)&sa, len, fd_out)
+               : again(k, "there is no interface of that name here");
+}
+
+static ring_status_t attempt_rail(struct knock *k, const struct ri_rail *rail, int *fd_out)
+{
+    struct sockaddr_storage sa;
+    char from[RI_ADDRESS_TEXT];
+    ri_address_print(&rail->to, k->where);
+    const socklen_t len = ri_address_sockaddr(&rail->to, rail->from.scope, &sa);
+    k->unreachable = !len;
+    const ring_status_t status = len ? attempt(k, &rail->from, (struct sockaddr *)&sa, len, fd_out)
+                                     : again(k, "there is no interface of that name here");
+    if (status == AGAIN && k->unreachable && !ri_port_rail_down(k->port, rail)) {
+        ri_port_rail_lost(k->port, rail);
+        ri_log(RI_LOG_WARN, "the way from %s to rank %u at %s is down (%s); its data takes the other ways",
+               ri_address_print(&rail->from, from), k->h->to, k->where, k->why);
+    }
+    return status;
+}
+
+/* The connections of a link take the rails in turns; those that are down are tried when no other is left. */
+static ring_status_t attempt_rails(struct knock *k, int *fd_out)
+{
+    ring_status_t status = AGAIN;
+    bool tried = false;
+    for (int down = 0; down < 2 && !tried; down++)
+        for (unsigned i = 0; i < k->rails && status == AGAIN && ri_now() < k->deadline; i++) {
+            const struct ri_rail *rail = &k->rail[(k->first + i) % k->rails];
+            if (!down && ri_port_rail_down(k->port, rail))
+                continue;
+            tried = true;
+            status = attempt_rail(k, rail, fd_out);
+        }
+    return status;
 }
 
 static ring_status_t attempt_all(struct knock *k, bool via_unix, int *fd_out)
@@ -182,6 +245,8 @@ static ring_status_t attempt_all(struct knock *k, bool via_unix, int *fd_out)
     ring_status_t status = AGAIN;
     if (via_unix)
         return attempt_unix(k, fd_out);
+    if (k->rails > 1)
+        return attempt_rails(k, fd_out);
     for (int i = 0; i < RI_ENDPOINT_ADDRS && status == AGAIN && ri_now() < k->deadline; i++)
         if (k->peer->addr[i].family)
             status = attempt_tcp(k, &k->peer->addr[i], fd_out);
@@ -232,6 +297,10 @@ ring_status_t ri_port_connect(struct ri_port *port, const struct ri_endpoint *pe
     ring_status_t status;
     if (via_unix ? !peer->unix_name[0] : !peer->addr[0].family)
         return ri_fail(RING_ERR_INTERNAL, "rank %u has published no %s", h->to, via_unix ? "local socket" : "address");
+    if (port && h->purpose == RI_FOR_LINK) {
+        k.rails = ri_port_rails(port, peer, k.rail);
+        k.first = h->lane % RI_LANES;
+    }
     for (int pause = FIRST_PAUSE_MS; (status = attempt_all(&k, via_unix, fd_out)) == AGAIN;) {
         if (hopeless(&k, begin))
             return lost(&k);

@@ -13,12 +13,18 @@
 #include "lib/base/mem.h"
 #include "lib/boot/door.h"
 #include "lib/boot/iface.h"
+#include "lib/boot/rail.h"
+
+enum { LOST_RAILS = 16 };
 
 /* One per holder: holders whose interface differs (one host, several hosts) share the process's door all the same. */
 struct ri_port {
     struct ri_listener *tcp[RI_ENDPOINT_ADDRS], *local;
     struct ri_endpoint endpoint;
     struct ri_iface_choice choice;
+    bool rails; /* the addresses are interfaces side by side, not families of one */
+    struct ri_rail lost[LOST_RAILS];
+    unsigned lost_next;
 };
 
 static ring_status_t choose(const struct ri_conf *conf, bool only_local, const struct sockaddr *toward,
@@ -28,6 +34,7 @@ static ring_status_t choose(const struct ri_conf *conf, bool only_local, const s
         return ri_iface_find(conf, toward, c);
     *c = (struct ri_iface_choice){.name = "lo",
                                   .addr = {{.family = 4, .bytes = {127, 0, 0, 1}}},
+                                  .prefix = {8},
                                   .count = 1,
                                   .why = "all ranks are on this host"};
     return ri_iface_check(conf->ifname);
@@ -91,6 +98,10 @@ ring_status_t ri_port_open_toward(const struct ri_conf *conf, bool only_local, c
     char text[512];
     ri_port_explain(port, text, sizeof text);
     ri_log(RI_LOG_INFO, "%s", text);
+    port->rails = conf->tcp_rails > 1 && !only_local;
+    if (port->rails && port->choice.count < conf->tcp_rails)
+        ri_log(RI_LOG_WARN, "RING_TCP_RAILS is %u, but only %u of this host's interfaces can be used: %s",
+               (unsigned)conf->tcp_rails, port->choice.count, text);
     *port_out = port;
     return RING_OK;
 }
@@ -108,16 +119,43 @@ void ri_port_close(struct ri_port *port)
 
 const struct ri_endpoint *ri_port_endpoint(const struct ri_port *port) { return &port->endpoint; }
 
+/* ---- rails ---- */
+
+unsigned ri_port_rails(const struct ri_port *port, const struct ri_endpoint *peer,
+                       struct ri_rail rail_out[RI_ENDPOINT_ADDRS])
+{
+    const struct ri_iface_choice *c = &port->choice;
+    return port->rails ? ri_rail_pair(c->addr, c->prefix, c->count, peer, rail_out) : 0;
+}
+
+bool ri_port_rail_down(const struct ri_port *port, const struct ri_rail *rail)
+{
+    for (unsigned i = 0; i < LOST_RAILS; i++)
+        if (port->lost[i].to.port == rail->to.port && ri_address_same_host(&port->lost[i].to, &rail->to))
+            return true;
+    return false;
+}
+
+/* The connections of one link are made one after the other, so few need to be remembered. */
+void ri_port_rail_lost(struct ri_port *port, const struct ri_rail *rail)
+{
+    port->lost[port->lost_next++ % LOST_RAILS] = *rail;
+}
+
 const char *ri_port_interface(const struct ri_port *port) { return port->choice.name; }
 
 void ri_port_explain(const struct ri_port *port, char *text, size_t cap)
 {
-    char first[RI_ADDRESS_TEXT], second[RI_ADDRESS_TEXT] = "";
-    ri_address_print(&port->endpoint.addr[0], first);
-    if (port->endpoint.addr[1].family)
-        ri_address_print(&port->endpoint.addr[1], second);
-    snprintf(text, cap, "listening on %s%s%s of interface %s: %s", first, second[0] ? " and " : "", second,
-             port->choice.name, port->choice.why);
+    char address[RI_ADDRESS_TEXT];
+    int n = snprintf(text, cap, "listening on ");
+    for (unsigned i = 0; i < port->choice.count && n >= 0 && (size_t)n < cap; i++) {
+        const struct ri_address *a = &port->endpoint.addr[i];
+        const char *before = !i ? "" : i + 1 < port->choice.count ? ", " : " and ";
+        n += snprintf(text + n, cap - (size_t)n, "%s%s%s%s", before, a->family ? ri_address_print(a, address) : "nothing",
+                      port->rails ? " of " : "", port->rails ? port->choice.of[i] : "");
+    }
+    if (n >= 0 && (size_t)n < cap)
+        snprintf(text + n, cap - (size_t)n, " of interface %s: %s", port->choice.name, port->choice.why);
 }
 
 void ri_port_join(struct ri_port *port, struct ri_member *m)

@@ -13,7 +13,7 @@
 
 #include "lib/base/mem.h"
 
-enum { LANES_PER_TRANSPORT = 64, TYPICAL_BYTES = 1 << 16 };
+enum { LANES_PER_TRANSPORT = RI_LANES, TYPICAL_BYTES = 1 << 16 };
 /* Processor time of one message and of reducing one byte; the links' own figures come from the transports. */
 #define MESSAGE_NS 400.0
 #define REDUCE_BYTE_NS 0.05

@@ -132,9 +132,11 @@ def nothing_left():
 
 class Net:
     """`count` network namespaces on one bridge that lives in a namespace of its own: nothing touches the host's network.
-    Host i is 10.77.0.(i+1) and fd77::(i+1) on interface eth0.  rate: e.g. '1gbit', by a token bucket each way."""
+    Host i is 10.77.0.(i+1) and fd77::(i+1) on interface eth0.  rate: e.g. '1gbit', by a token bucket each way.
+    rails: more of the same, 10.78.0.(i+1) on eth1 and so on, on bridges br1 and so on.  port(i, rail) is the switch's end
+    of a cable."""
 
-    def __init__(self, count, rate=None):
+    def __init__(self, count, rate=None, rails=1):
         if os.geteuid() != 0:
             skip("network namespaces need root")
         if subprocess.run(["ip", "netns", "list"], capture_output=True).returncode != 0:
@@ -143,27 +145,34 @@ class Net:
         self.names = [f"{self.prefix}h{i}" for i in range(count)]
         self.switch = f"{self.prefix}s"
         try:
-            self._make(rate)
+            self._make(rate, rails)
         except Exception:
             self.close()
             raise
 
-    def _make(self, rate):
+    def _make(self, rate, rails):
         sh = lambda *a: subprocess.run(a, check=True, capture_output=True, text=True)
         for name in [self.switch, *self.names]:
             sh("ip", "netns", "add", name)
             sh("ip", "-n", name, "link", "set", "lo", "up")
-        sh("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
-        sh("ip", "-n", self.switch, "link", "set", "br0", "up")
-        for i, name in enumerate(self.names):
-            sh("ip", "-n", self.switch, "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            sh("ip", "-n", self.switch, "link", "set", f"p{i}", "master", "br0", "up")
-            sh("ip", "-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
-            sh("ip", "-n", name, "addr", "add", f"fd77::{i + 1}/64", "dev", "eth0", "nodad")
-            sh("ip", "-n", name, "link", "set", "eth0", "up")
-            if rate:
-                sh("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb",
-                   "latency", "50ms")
+        for rail in range(rails):
+            bridge, eth = f"br{rail}", f"eth{rail}"
+            sh("ip", "-n", self.switch, "link", "add", bridge, "type", "bridge")
+            sh("ip", "-n", self.switch, "link", "set", bridge, "up")
+            for i, name in enumerate(self.names):
+                port = self.port(i, rail)
+                sh("ip", "-n", self.switch, "link", "add", port, "type", "veth", "peer", "name", eth, "netns", name)
+                sh("ip", "-n", self.switch, "link", "set", port, "master", bridge, "up")
+                sh("ip", "-n", name, "addr", "add", f"10.{77 + rail}.0.{i + 1}/24", "dev", eth)
+                sh("ip", "-n", name, "addr", "add", f"fd{77 + rail}::{i + 1}/64", "dev", eth, "nodad")
+                sh("ip", "-n", name, "link", "set", eth, "up")
+                if rate:
+                    sh("tc", "-n", name, "qdisc", "add", "dev", eth, "root", "tbf", "rate", rate, "burst", "256kb",
+                       "latency", "50ms")
+
+    @staticmethod
+    def port(i, rail=0):
+        return f"p{i}r{rail}"
 
     def inside(self, i):
         """The command prefix that runs something on host i."""

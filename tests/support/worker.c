@@ -163,6 +163,22 @@ static int loop(ring_comm_t *c)
     return 0;
 }
 
+/* rounds= all-reduces of bytes=, and how long they took. */
+static int timed(ring_comm_t *c)
+{
+    const size_t count = (size_t)setting("bytes", 1 << 20) / sizeof(float);
+    float *src = buffer(count * sizeof *src), *dst = buffer(count * sizeof *dst);
+    memset(src, 0, count * sizeof *src);
+    need(ring_all_reduce(c, src, dst, 1, RING_FLOAT, RING_SUM));
+    const double begun = now();
+    for (long long i = 0; i < setting("rounds", 1); i++)
+        need(ring_all_reduce(c, src, dst, count, RING_FLOAT, RING_SUM));
+    printf("took %.6f s\n", now() - begun);
+    free(src);
+    free(dst);
+    return 0;
+}
+
 /* Rank odd= calls with another count, type or operation; guards around the buffer must stay. */
 static int mismatch(ring_comm_t *c)
 {
@@ -383,7 +399,7 @@ static const struct mode {
 } modes[] = {{"sums", sums},        {"loop", loop},     {"mismatch", mismatch}, {"flight", flight},
              {"huge", huge},        {"churn", churn},   {"forked", forked},     {"abort", aborting},
              {"lazy", lazy},        {"leaver", leaver}, {"becomes", becomes},   {"survived", survived},
-             {"deserter", deserter}};
+             {"deserter", deserter}, {"timed", timed}};
 
 static const struct mode *find_mode(const char *name)
 {

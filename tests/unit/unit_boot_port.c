@@ -17,6 +17,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/boot/iface.h"
+#include "lib/boot/rail.h"
 #include "lib/boot/port.h"
 
 /* ---- addresses ---- */
@@ -225,6 +226,73 @@ Test(iface, a_machine_with_loopback_or_link_local_only_still_works)
     cr_assert_str_eq(c.name, "eth0");
     cr_assert_str_eq(c.addr[0].scope, "eth0");
     cr_assert_eq(ri_iface_choose(list, 0, &wish, &c), RING_ERR_CONFIG);
+}
+
+static void expect_rails(const struct ri_iface_wish *wish, const char *names)
+{
+    struct ri_iface list[COUNT];
+    struct ri_iface_choice c;
+    char text[RI_ENDPOINT_ADDRS * 17] = "";
+    machine(list);
+    cr_assert_eq(ri_iface_choose(list, COUNT, wish, &c), RING_OK, "%s", ri_error_get());
+    for (unsigned i = 0; i < c.count; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", c.of[i]);
+        cr_assert_eq(c.addr[i].family, c.addr[0].family);
+    }
+    cr_assert_str_eq(text, names, "%s", wish->spec);
+}
+
+Test(iface, rails_are_interfaces_of_one_family_that_lead_somewhere)
+{
+    expect_rails(&(struct ri_iface_wish){.spec = "auto", .rails = 2}, "eth1 eth0");
+    expect_rails(&(struct ri_iface_wish){.spec = "auto", .rails = 2, .default_route[0] = address("10.0.0.1")},
+                 "eth0 eth1");
+    expect_rails(&(struct ri_iface_wish){.spec = "auto", .rails = 4}, "eth1 eth0");
+    expect_rails(&(struct ri_iface_wish){.spec = "eth,docker", .rails = 3}, "eth1 eth0 docker0");
+    expect_rails(&(struct ri_iface_wish){.spec = "auto", .rails = 3, .family = RI_FAMILY_IPV6}, "eth0 six");
+    expect_rails(&(struct ri_iface_wish){.spec = "=eth1", .rails = 2}, "eth1");
+}
+
+/* mine: addresses with their prefix lengths; theirs; the pairs that must come. */
+static void expect_pairs(const char *const mine[], const uint8_t *bits, const char *const theirs[],
+                         const char *const pairs[][2])
+{
+    struct ri_address here[RI_ENDPOINT_ADDRS];
+    struct ri_endpoint there = {0};
+    struct ri_rail rail[RI_ENDPOINT_ADDRS];
+    unsigned n = 0, wanted = 0;
+    char a[RI_ADDRESS_TEXT], b[RI_ADDRESS_TEXT];
+    for (; mine[n]; n++)
+        here[n] = address(mine[n]);
+    for (unsigned i = 0; theirs[i]; i++)
+        there.addr[i] = address(theirs[i]);
+    while (pairs[wanted][0])
+        wanted++;
+    cr_assert_eq(ri_rail_pair(here, bits, n, &there, rail), wanted, "%s", mine[0]);
+    for (unsigned i = 0; i < wanted; i++) {
+        cr_assert_str_eq(ri_address_print(&rail[i].from, a), pairs[i][0]);
+        cr_assert_str_eq(ri_address_print(&rail[i].to, b), pairs[i][1]);
+    }
+}
+
+#define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define BITS(...) ((const uint8_t[]){__VA_ARGS__})
+#define PAIRS(...) ((const char *const[][2]){__VA_ARGS__, {NULL, NULL}})
+
+Test(rail, networks_that_match_are_paired_then_the_rest_in_order)
+{
+    expect_pairs(TEXTS("10.1.0.1", "10.2.0.1"), BITS(24, 24), TEXTS("10.1.0.2", "10.2.0.2"),
+                 PAIRS({"10.1.0.1", "10.1.0.2"}, {"10.2.0.1", "10.2.0.2"}));
+    expect_pairs(TEXTS("10.1.0.1", "10.2.0.1"), BITS(24, 24), TEXTS("10.2.0.2", "10.1.0.2"),
+                 PAIRS({"10.1.0.1", "10.1.0.2"}, {"10.2.0.1", "10.2.0.2"}));
+    expect_pairs(TEXTS("10.3.0.1", "10.1.3.1", "10.4.0.1"), BITS(24, 23, 24), TEXTS("10.9.0.2", "10.1.2.2", "10.8.0.2"),
+                 PAIRS({"10.1.3.1", "10.1.2.2"}, {"10.3.0.1", "10.9.0.2"}, {"10.4.0.1", "10.8.0.2"}));
+    expect_pairs(TEXTS("10.1.0.1", "10.2.0.1"), BITS(24, 24), TEXTS("10.2.0.2"), PAIRS({"10.2.0.1", "10.2.0.2"}));
+    expect_pairs(TEXTS("10.1.0.1", "10.1.0.2"), BITS(16, 16), TEXTS("10.1.0.3", "10.1.0.4", "10.1.0.5"),
+                 PAIRS({"10.1.0.1", "10.1.0.3"}, {"10.1.0.2", "10.1.0.4"}));
+    expect_pairs(TEXTS("[fd00::1]", "10.1.0.1"), BITS(64, 24), TEXTS("10.1.0.2", "[fd00::2]"),
+                 PAIRS({"[fd00::1]", "[fd00::2]"}, {"10.1.0.1", "10.1.0.2"}));
+    expect_pairs(TEXTS("[fd00::1]"), BITS(64), TEXTS("10.1.0.2"), ((const char *const[][2]){{NULL, NULL}}));
 }
 
 /* ---- the port ---- */

@@ -26,9 +26,9 @@ static bool would_block(int error)
 static size_t gather_sends(const struct tcp_way *w, uint32_t i, struct iovec *iov, size_t *pieces_out)
 {
     size_t total = 0, n = 0;
-    for (struct tcp_place p = w->lane[i]; p.at && n < PIECES && total < SEND_MOST; p = tcp_way_next(w, i, p)) {
-        const size_t len = least(p.at->len - p.at->moved, SEND_MOST - total);
-        iov[n++] = (struct iovec){.iov_base = (char *)p.at->buf + p.at->moved, .iov_len = len};
+    for (struct ri_xfer *x = w->lane[i].at; x && n < PIECES && total < SEND_MOST; x = tcp_way_next(x)) {
+        const size_t len = least(x->len - x->moved, SEND_MOST - total);
+        iov[n++] = (struct iovec){.iov_base = (char *)x->buf + x->moved, .iov_len = len};
         total += len;
     }
     *pieces_out = n;
@@ -139,10 +139,10 @@ static void compact(struct tcp_lane *lane)
 static size_t gather_recvs(const struct tcp_way *w, uint32_t i, struct iovec *iov, size_t *pieces_out)
 {
     size_t total = 0, n = 0;
-    struct tcp_place p = w->lane[i];
-    for (; p.at && !p.at->sink && n < PIECES - 1 && total < RECV_MOST; p = tcp_way_next(w, i, p)) {
-        const size_t len = least(p.at->len - p.at->moved, RECV_MOST - total);
-        iov[n++] = (struct iovec){.iov_base = (char *)p.at->buf + p.at->moved, .iov_len = len};
+    struct ri_xfer *x = w->lane[i].at;
+    for (; x && !x->sink && n < PIECES - 1 && total < RECV_MOST; x = tcp_way_next(x)) {
+        const size_t len = least(x->len - x->moved, RECV_MOST - total);
+        iov[n++] = (struct iovec){.iov_base = (char *)x->buf + x->moved, .iov_len = len};
         total += len;
     }
     *pieces_out = n;

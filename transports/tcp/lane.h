@@ -23,6 +23,7 @@ struct tcp_lane {
     unsigned char *staging;
     uint32_t lo, hi; /* staged and not yet handed on: [lo, hi)             */
     uint32_t events; /* what epoll is asked for                            */
+    uint64_t waits;  /* tcp_quiet()'s                                      */
     bool watched;    /* in the epoll set                                   */
     bool ready;      /* epoll has said that there is something to read     */
     bool ended;      /* nothing more will come: end of stream, or an error */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tcp - links over connected TCP sockets, RING_TCP_SOCKETS of them each.
+/* tcp - links over connected TCP sockets, RING_TCP_SOCKETS of them for each of RING_TCP_RAILS ways.
  *
  * Nothing but the messages' bytes goes over the wire.  send() and recv() only queue; progress() sends what has gathered
  * in one call and then receives.  A send is complete when the kernel has its bytes.
@@ -8,7 +8,8 @@
  * many, one epoll_wait() says which are worth one.  The same epoll set is what a sleeper polls.
  *
  * Failure.  A socket that ends or fails takes the link down: all its sockets are shut down, sends fail at once,
- * receives still get what the kernel already has and fail when that is used up.
+ * receives still get what the kernel already has and fail when that is used up.  A socket whose other end does not answer
+ * any more (quiet.h) fails as well.
  *
  * Memory: the staging buffer of each socket (lane.h).  Threads: calls for one context never run at the same time, and
  * contexts share nothing. */
@@ -22,13 +23,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/mem.h"
 #include "transports/tcp/lane.h"
+#include "transports/tcp/quiet.h"
 
 enum {
-    FEW = 4,    /* links under way up to which each is asked directly */
-    EVENTS = 64 /* looked at in one go                                */
+    FEW = 4,             /* links under way up to which each is asked directly                */
+    EVENTS = 64,         /* looked at in one go                                               */
+    BUSY_ROUNDS = 1 << 12 /* of progress() between looks at the clock; who sleeps looks before */
 };
 
 struct tcp_link {
@@ -45,7 +49,8 @@ struct tcp_ctx {
     bool open;
     int epoll;
     struct tcp_link *active;
-    uint32_t actives;
+    uint32_t actives, rounds;
+    uint64_t next_check;
 };
 
 static struct tcp_ctx *ctx_of(const struct tcp_link *l) { return (struct tcp_ctx *)l->base.ctx; }
@@ -65,7 +70,7 @@ static bool usable(const struct ri_conf *conf, char *why_out, size_t cap)
     return true;
 }
 
-static uint32_t sockets(const struct ri_conf *conf) { return (uint32_t)conf->tcp_sockets; }
+static uint32_t sockets(const struct ri_conf *conf) { return (uint32_t)(conf->tcp_sockets * conf->tcp_rails); }
 
 static bool cost(const struct ri_conf *conf, const struct ri_end *self, const struct ri_end *peer, uint32_t *latency_ns,
                  uint32_t *byte_ps)
@@ -150,6 +155,7 @@ static ring_status_t set_up(struct tcp_lane *lane, const struct ri_conf *conf)
         return ri_fail_errno("a socket of the tcp transport");
     if (setsockopt(lane->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on))
         return ri_fail_errno("TCP_NODELAY");
+    tcp_quiet_init(lane->fd);
     lane->staging = ri_new_aligned(64, TCP_STAGING);
     if (!lane->staging)
         return ri_fail(RING_ERR_NOMEM, "no memory for the %d bytes a tcp socket is read into", TCP_STAGING);
@@ -342,11 +348,38 @@ static void look_first(struct tcp_ctx *c)
     look(c);
 }
 
+/* ---- knowing that nobody answers ------------------------------------------------------------------------------- */
+
+static void check_link(struct tcp_link *l, uint64_t now)
+{
+    char ends[TCP_ENDS_TEXT];
+    for (uint32_t i = 0; i < l->in.lanes && !l->hung_up; i++) {
+        if (!tcp_quiet(l->lane[i].fd, now, &l->lane[i].waits))
+            continue;
+        tcp_ends(l->lane[i].fd, ends);
+        ri_log(RI_LOG_WARN, "%s has not answered for %d s between %s: is that network down?", l->base.peer.name,
+               TCP_QUIET_S, ends);
+        hang_up(l, ETIMEDOUT);
+    }
+}
+
+static void check_all(struct tcp_ctx *c)
+{
+    const uint64_t now = ri_now();
+    if (now < c->next_check)
+        return;
+    c->next_check = now + RI_SECOND;
+    for (struct tcp_link *l = c->active; l; l = l->next)
+        check_link(l, now);
+}
+
 static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
 {
     struct tcp_ctx *c = (struct tcp_ctx *)t;
     const bool ask = c->actives <= FEW;
     unsigned moved = 0;
+    if (!(++c->rounds % BUSY_ROUNDS))
+        check_all(c);
     if (!ask)
         look_first(c);
     for (struct tcp_link *l = c->active, *next; l; l = next) {
@@ -378,7 +411,8 @@ static bool arm_link(const struct tcp_ctx *c, struct tcp_link *l)
 
 static bool arm(struct ri_tctx *t)
 {
-    const struct tcp_ctx *c = (struct tcp_ctx *)t;
+    struct tcp_ctx *c = (struct tcp_ctx *)t;
+    check_all(c);
     for (struct tcp_link *l = c->active; l; l = l->next)
         if (!arm_link(c, l))
             return false;

@@ -3,32 +3,35 @@
 
 #define NO_LANE UINT32_MAX
 
-static uint32_t lane_of(uint32_t lanes, size_t len, uint32_t *turn)
+static uint32_t lane_for(const struct tcp_way *w, size_t len)
 {
+    uint32_t best = 0;
     if (!len)
         return NO_LANE;
-    if (len < TCP_STRIPE || lanes == 1)
-        return 0;
-    const uint32_t lane = *turn;
-    *turn = lane + 1 == lanes ? 0 : lane + 1;
-    return lane;
+    for (uint32_t i = 1; i < w->lanes && len >= TCP_STRIPE; i++)
+        if (w->lane[i].given < w->lane[best].given)
+            best = i;
+    return best;
 }
 
 void tcp_way_post(struct tcp_way *w, struct ri_xfer *x)
 {
     x->moved = 0;
+    x->lane = lane_for(w, x->len);
     ri_queue_put(&w->queue, x);
-    const uint32_t i = lane_of(w->lanes, x->len, &w->turn);
-    if (i != NO_LANE && !w->lane[i].at)
-        w->lane[i] = (struct tcp_place){.at = x, .turn = w->turn};
+    if (x->lane == NO_LANE)
+        return;
+    w->lane[x->lane].given += x->len;
+    if (!w->lane[x->lane].at)
+        w->lane[x->lane].at = x;
 }
 
-struct tcp_place tcp_way_next(const struct tcp_way *w, uint32_t i, struct tcp_place p)
+struct ri_xfer *tcp_way_next(const struct ri_xfer *x)
 {
-    do
-        p.at = p.at->next;
-    while (p.at && lane_of(w->lanes, p.at->len, &p.turn) != i);
-    return p;
+    struct ri_xfer *next = x->next;
+    while (next && next->lane != x->lane)
+        next = next->next;
+    return next;
 }
 
 void tcp_way_moved(struct tcp_way *w, uint32_t i, size_t n)
@@ -36,7 +39,7 @@ void tcp_way_moved(struct tcp_way *w, uint32_t i, size_t n)
     struct ri_xfer *x = w->lane[i].at;
     x->moved += n;
     if (x->moved == x->len)
-        w->lane[i] = tcp_way_next(w, i, w->lane[i]);
+        w->lane[i].at = tcp_way_next(x);
 }
 
 static void report(struct tcp_way *w, ring_status_t status, struct ri_queue *done)

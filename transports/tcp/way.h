@@ -3,10 +3,9 @@
  * are reported.
  *
  * There are no headers on the wire, so both ends must come to the same answer from the lengths alone: a message of at
- * least TCP_STRIPE bytes takes the next socket in turn, a shorter one takes socket 0, an empty one none.  All posted
- * messages stand in one queue in posting order; each lane (socket) keeps a place in it, the message it works on, and
- * finds its next one by walking on with its own copy of the turn.  So nothing is allocated, and a message costs one
- * step of each lane.
+ * least TCP_STRIPE bytes takes the lane (socket) that was given the fewest bytes so far, a shorter one takes lane 0, an
+ * empty one none.  All posted messages stand in one queue in posting order; each lane keeps its place in it, the message
+ * it works on, and finds its next one by walking on.  So nothing is allocated, and a message costs one step of each lane.
  *
  * An xfer is complete when moved == len.  Only the head of the queue is ever reported, which keeps posting order. */
 #ifndef RI_TCP_WAY_H
@@ -14,23 +13,23 @@
 
 #include "transports/transport.h"
 
-enum { TCP_LANES = 16, TCP_STRIPE = RI_STRIPE };
+enum { TCP_LANES = 64, TCP_STRIPE = RI_STRIPE };
 
-struct tcp_place {
+struct tcp_lane_load {
     struct ri_xfer *at; /* what the lane works on; NULL: nothing posted for it */
-    uint32_t turn;      /* the turn just after `at`                            */
+    uint64_t given;     /* bytes, ever                                         */
 };
 
 struct tcp_way {
     struct ri_queue queue;
-    uint32_t lanes, turn;
-    struct tcp_place lane[TCP_LANES];
+    uint32_t lanes;
+    struct tcp_lane_load lane[TCP_LANES];
 };
 
 void tcp_way_post(struct tcp_way *w, struct ri_xfer *x);
 
-/* The message after p->at on lane i; p->at NULL when there is none. */
-struct tcp_place tcp_way_next(const struct tcp_way *w, uint32_t i, struct tcp_place p);
+/* The message after x on its lane; NULL when there is none. */
+struct ri_xfer *tcp_way_next(const struct ri_xfer *x);
 
 /* Count n more bytes of what lane i works on; goes on to the next message when it is complete. */
 void tcp_way_moved(struct tcp_way *w, uint32_t i, size_t n);
