@@ -18,6 +18,7 @@
 #ifndef RI_CALL_H
 #define RI_CALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <ring/ring.h>
@@ -30,6 +31,7 @@ struct ri_call {
     const void *src;
     void *dst;
     size_t count;                      /* elements */
+    bool variable;                     /* called as a variable-count form: the same on all ranks, with arrays or not */
     const size_t *scounts, *sdispls;   /* NULL: every block is count long, one after the other */
     const size_t *rcounts, *rdispls;
 };

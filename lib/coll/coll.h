@@ -15,6 +15,7 @@ struct ri_coll_args {
     uint32_t esize; /* bytes of an element                         */
     size_t seg;     /* bytes: longest message, a multiple of esize */
     uint32_t root;  /* or the peer of send and recv */
+    bool variable;  /* blocks may differ in length; the same on all ranks, also on those that have no arrays */
     /* As in lib/base/call.h.  all_gather and reduce_scatter: the same on all ranks; else known to this rank alone, so
      * that neither fits() nor cost() may look into them. */
     const size_t *scounts, *sdispls, *rcounts, *rdispls;
@@ -57,6 +58,15 @@ const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name
 const struct ri_algorithm *ri_algorithm_choose(ring_coll_t coll, const struct ri_coll_args *a,
                                                const struct ri_cost_model *m, const char *forced);
 
+/* What a call asks for, with the segment that suits it, at most `limit`; for algorithms that only look at what all
+ * ranks know, the same on all.  layout may be NULL, and lives as long as the program is built. */
+struct ri_coll_args ri_coll_args_for(const struct ri_call *call, uint32_t rank, uint32_t size,
+                                     const struct ri_layout *layout, size_t limit);
+
+/* The bytes of a call as ring_perf shows them: of all blocks together for collectives of blocks.  0 when not all ranks
+ * know them (gather, scatter and all_to_all with blocks that differ). */
+uint64_t ri_coll_bytes(ring_coll_t coll, const struct ri_coll_args *a);
+
 /* The segment to use for a message of `bytes` cut among `parts` ranks: at most `limit`, a multiple of esize, and so
  * many that a program stays below some ten thousand steps (for the largest messages that goes before the limit). */
 size_t ri_segment_for(size_t bytes, uint32_t parts, uint32_t esize, size_t limit);
@@ -83,12 +93,55 @@ static inline struct ri_span ri_segment(const struct ri_coll_args *a, enum ri_sl
     return (struct ri_span){slot, (cut.begin + part.begin) * a->esize, part.count * a->esize};
 }
 
+/* The block of SRC for a rank, and the block of DST from one: collectives of blocks only. */
+static inline struct ri_cut ri_src_block(const struct ri_coll_args *a, uint32_t rank)
+{
+    return ri_block_of(a->scounts, a->sdispls, a->count, rank);
+}
+
+static inline struct ri_cut ri_dst_block(const struct ri_coll_args *a, uint32_t rank)
+{
+    return ri_block_of(a->rcounts, a->rdispls, a->count, rank);
+}
+
+/* Elements of the longest block; counts as in ri_block_of(). */
+size_t ri_longest(const struct ri_coll_args *a, const size_t *counts);
+
+static inline struct ri_span ri_bytes_of(const struct ri_coll_args *a, enum ri_slot slot, struct ri_cut cut)
+{
+    return (struct ri_span){slot, cut.begin * a->esize, cut.count * a->esize};
+}
+
+/* Segment i of n of a block, or its token when the block is empty: one byte of scratch memory that travels instead
+ * where no rank may be done before the others have come.  tokens: as many bytes as there are ranks. */
+static inline struct ri_span ri_piece(const struct ri_coll_args *a, enum ri_slot slot, struct ri_cut block, size_t n,
+                                      size_t i, struct ri_span tokens, uint32_t rank)
+{
+    return block.count ? ri_segment(a, slot, block, n, i) : (struct ri_span){RI_TMP, tokens.off + rank, 1};
+}
+
+/* Nanoseconds until `bytes` have come in `messages` messages. */
+static inline double ri_cost_of(const struct ri_cost_model *m, double messages, double bytes)
+{
+    return m->latency + 2 * m->message * messages + m->byte * bytes;
+}
+
+/* The same when every rank sends `bytes` to each other rank at once: what a host with many ranks sends shares its way
+ * out, and flows into one receiver get in each other's way a little. */
+double ri_cost_direct(const struct ri_coll_args *a, const struct ri_cost_model *m, double messages, double bytes);
+
 /* No elements: the algorithm's messages for one element, all in scratch memory, so that even then no rank is done
  * before all have come and agree. */
 ring_status_t ri_build_tokens(struct ri_sched *s, const struct ri_coll_args *a,
                               ring_status_t (*build)(struct ri_sched *s, const struct ri_coll_args *a));
 
-/* One rank: there is nothing to do but to copy. */
+/* A broadcast's root gets what it sends; nothing anywhere else. */
+void ri_keep_own(struct ri_sched *s, const struct ri_coll_args *a);
+
+/* One rank, and no blocks: there is nothing to do but to copy. */
 ring_status_t ri_build_alone(struct ri_sched *s, const struct ri_coll_args *a);
+
+/* One rank, and blocks: its own from SRC to DST. */
+ring_status_t ri_build_own(struct ri_sched *s, const struct ri_coll_args *a);
 
 #endif

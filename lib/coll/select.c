@@ -8,12 +8,18 @@
 
 #include <string.h>
 
+#include "lib/coll/tree.h"
+
 enum {
     STEPS = 10000,       /* of a program, roughly                                       */
     PER_SEGMENT = 4,     /* steps: send, receive and reduce, in two laps                */
     IN_FLIGHT = 4,       /* segments of a part, so that one travels while one is added  */
     SMALLEST = 32 << 10, /* below this a message costs more than the overlap brings     */
 };
+
+/* How much slower each further flow into one receiver makes them all: an assumption, small enough that it decides only
+ * where an algorithm among neighbours needs as many bytes. */
+static const double CROWD = 0.01;
 
 const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name)
 {
@@ -64,10 +70,124 @@ size_t ri_segment_for(size_t bytes, uint32_t parts, uint32_t esize, size_t limit
     return seg < esize ? esize : seg / esize * esize;
 }
 
+size_t ri_longest(const struct ri_coll_args *a, const size_t *counts)
+{
+    size_t most = counts ? 0 : a->count;
+    for (uint32_t r = 0; counts && r < a->size; r++)
+        most = counts[r] > most ? counts[r] : most;
+    return most;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t sum_of(const struct ri_coll_args *a, const size_t *counts)
+{
+    uint64_t sum = counts ? 0 : times(a->count, a->size);
+    for (uint32_t r = 0; counts && r < a->size; r++)
+        sum += counts[r];
+    return sum;
+}
+
+uint64_t ri_coll_bytes(ring_coll_t coll, const struct ri_coll_args *a)
+{
+    switch (coll) {
+    case RING_ALL_GATHER:
+        return times(sum_of(a, a->rcounts), a->esize);
+    case RING_REDUCE_SCATTER:
+        return times(sum_of(a, a->scounts), a->esize);
+    case RING_ALL_TO_ALL:
+    case RING_GATHER:
+    case RING_SCATTER:
+        return a->variable ? 0 : times(sum_of(a, NULL), a->esize);
+    case RING_BARRIER:
+        return 0;
+    default:
+        return times(a->count, a->esize);
+    }
+}
+
+/* In how many parts the buffer is on its way at once, and how long all parts are if they are as long as the longest. */
+static size_t segment_of(ring_coll_t coll, const struct ri_coll_args *a, size_t limit)
+{
+    const uint32_t depth = ri_tree_depth(a->size);
+    uint64_t bytes = ri_coll_bytes(coll, a);
+    uint32_t parts = a->size;
+    if (coll == RING_ALL_GATHER || coll == RING_REDUCE_SCATTER)
+        bytes = times(times(ri_longest(a, coll == RING_ALL_GATHER ? a->rcounts : a->scounts), a->size), a->esize);
+    else if (coll == RING_BROADCAST || coll == RING_REDUCE)
+        parts = depth ? depth : 1;
+    else if (coll == RING_SEND || coll == RING_RECV)
+        parts = 1;
+    else if (a->variable) /* nobody waits for a part of these, and not all know how long they are */
+        return limit > a->esize ? limit / a->esize * a->esize : a->esize;
+    return ri_segment_for(bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX - a->esize, parts, a->esize, limit);
+}
+
+struct ri_coll_args ri_coll_args_for(const struct ri_call *call, uint32_t rank, uint32_t size,
+                                     const struct ri_layout *layout, size_t limit)
+{
+    struct ri_coll_args a = {.rank = rank,
+                             .size = size,
+                             .count = call->count,
+                             .esize = (uint32_t)ring_dtype_size(call->dtype),
+                             .root = call->root,
+                             .variable = call->variable,
+                             .scounts = call->scounts,
+                             .sdispls = call->sdispls,
+                             .rcounts = call->rcounts,
+                             .rdispls = call->rdispls,
+                             .layout = layout};
+    a.seg = segment_of(call->coll, &a, limit);
+    return a;
+}
+
+/* Of the bytes that a host sends in a ring, how many times as many leave it when all its ranks send to all others. */
+static double host_load(const struct ri_coll_args *a)
+{
+    uint32_t most = 1;
+    if (!a->layout || a->layout->nodes < 2)
+        return 1;
+    for (uint32_t i = 0; i < a->layout->nodes; i++) {
+        const uint32_t here = a->layout->first[i + 1] - a->layout->first[i];
+        most = here > most ? here : most;
+    }
+    const double load = (double)most * (a->size - most) / (a->size - 1);
+    return load > 1 ? load : 1;
+}
+
+double ri_cost_direct(const struct ri_coll_args *a, const struct ri_cost_model *m, double messages, double bytes)
+{
+    const double others = a->size - 1;
+    const double crowd = a->size > 2 ? 1 + CROWD * (others - 1) : 1;
+    return others ? ri_cost_of(m, others * messages, others * bytes * host_load(a) * crowd) : 0;
+}
+
+static void keep(struct ri_sched *s, const struct ri_coll_args *a)
+{
+    const struct ri_cut all = {0, a->count};
+    ri_copy(s, ri_bytes_of(a, RI_DST, all), ri_bytes_of(a, RI_SRC, all), RI_NONE);
+}
+
 ring_status_t ri_build_alone(struct ri_sched *s, const struct ri_coll_args *a)
 {
-    const size_t bytes = a->count * a->esize;
-    ri_copy(s, (struct ri_span){RI_DST, 0, bytes}, (struct ri_span){RI_SRC, 0, bytes}, RI_NONE);
+    keep(s, a);
+    return ri_sched_done(s);
+}
+
+void ri_keep_own(struct ri_sched *s, const struct ri_coll_args *a)
+{
+    if (a->rank == a->root)
+        keep(s, a);
+}
+
+ring_status_t ri_build_own(struct ri_sched *s, const struct ri_coll_args *a)
+{
+    const struct ri_cut own = ri_src_block(a, a->rank);
+    ri_copy(s, ri_bytes_of(a, RI_DST, (struct ri_cut){0, own.count}), ri_bytes_of(a, RI_SRC, own), RI_NONE);
     return ri_sched_done(s);
 }
 

@@ -3,12 +3,10 @@
 #include "tests/sim/world.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "perf/ring_perf/number.h"
 
 enum { QUIET_TURNS = 3000 }; /* per rank without any movement: delays end much sooner */
 
@@ -18,13 +16,7 @@ uint64_t world_seed(void)
     return text ? strtoull(text, NULL, 10) : 20260101;
 }
 
-uint64_t world_chance(struct world *w, uint64_t below)
-{
-    uint64_t z = w->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ z >> 31) % below;
-}
+uint64_t world_chance(struct world *w, uint64_t below) { return sim_chance(&w->random, below); }
 
 static uint32_t link_of(const void *arg, uint32_t peer)
 {
@@ -109,112 +101,6 @@ unsigned world_turn(struct world *w)
     return moved + ri_engine_progress(m->engine, &done);
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------ */
-
-static void put_number(unsigned char *at, ring_dtype_t dtype, unsigned small)
-{
-    memset(at, 0, ri_dtype_size(dtype));
-    if (ri_dtype_is_float(dtype))
-        number_put(dtype, at, small);
-    else
-        *at = (unsigned char)small; /* little-endian */
-}
-
-static void put_random(struct world *w, unsigned char *at, ring_dtype_t dtype)
-{
-    const uint64_t bits = world_chance(w, UINT64_MAX);
-    const double d = ((double)(bits >> 11) / 4503599627370496.0 - 1.0) * (double)(1 + bits % 1000);
-    if (ri_dtype_is_float(dtype))
-        number_put(dtype, at, d);
-    else
-        memcpy(at, &bits, ri_dtype_size(dtype));
-}
-
-/* Floats of 8 bits have but 3 for the number: at most 6 of 17 ranks add something, so that any order is exact. */
-static double small_number(struct world *w, const struct job *job, size_t place)
-{
-    const bool adds = job->redop == RING_SUM || job->redop == RING_AVG;
-    return adds && place % 3 ? 0 : world_chance(w, 2) ? 1 : -1;
-}
-
-static void fill(struct world *w, const struct job *job, uint32_t rank, unsigned char *src)
-{
-    const size_t esize = ri_dtype_size(job->dtype);
-    const unsigned range = job->redop == RING_PROD ? 2 : 7; /* 2 to the 17th fits in a float */
-    for (size_t i = 0; i < job->count; i++) {
-        if (number_is_small(job->dtype))
-            number_put(job->dtype, src + i * esize, small_number(w, job, i + rank));
-        else if (job->exact)
-            put_number(src + i * esize, job->dtype, 1 + (unsigned)world_chance(w, range));
-        else
-            put_random(w, src + i * esize, job->dtype);
-    }
-}
-
-static unsigned char *new_block(size_t bytes)
-{
-    unsigned char *block = malloc(bytes + 2 * GUARD);
-    cr_assert_not_null(block);
-    memset(block, 0xa5, bytes + 2 * GUARD);
-    return block;
-}
-
-static void prepare_part(struct world *w, struct job *job, uint32_t rank)
-{
-    struct part *p = &job->part[rank];
-    const size_t esize = ri_dtype_size(job->dtype);
-    const struct ri_coll_args args = {.rank = rank,
-                                      .size = w->size,
-                                      .count = job->count,
-                                      .esize = (uint32_t)esize,
-                                      .seg = job->seg,
-                                      .layout = job->layout};
-    *p = (struct part){.bytes = job->count * esize};
-    cr_assert_eq(job->algorithm->build(&p->program, &args), RING_OK);
-    cr_assert_eq(ri_run_new(w->member[rank].engine, &p->program, &p->run), RING_OK);
-    p->src_block = new_block(p->bytes);
-    p->dst_block = job->in_place ? p->src_block : new_block(p->bytes);
-    p->src = p->src_block + GUARD;
-    p->dst = p->dst_block + GUARD;
-    p->given = new_block(p->bytes);
-    fill(w, job, rank, p->given + GUARD);
-    memcpy(p->src, p->given + GUARD, p->bytes);
-    p->signature = (struct ri_signature){.magic = RI_SIGNATURE_MAGIC,
-                                         .seq = job->seq,
-                                         .coll = RING_ALL_REDUCE,
-                                         .dtype = (uint8_t)job->dtype,
-                                         .redop = (uint8_t)job->redop,
-                                         .count = job->count};
-}
-
-void job_prepare(struct world *w, struct job *job)
-{
-    for (uint32_t r = 0; r < w->size; r++)
-        prepare_part(w, job, r);
-}
-
-void job_start_on(struct world *w, struct job *job, uint32_t rank)
-{
-    struct part *p = &job->part[rank];
-    const struct ri_reduction reduction = ri_reduction_for(job->dtype, job->redop);
-    (void)w;
-    ri_run_start(p->run, p->src, p->dst, &reduction, &p->signature);
-}
-
-void job_start(struct world *w, struct job *job)
-{
-    for (uint32_t r = 0; r < w->size; r++)
-        job_start_on(w, job, r);
-}
-
-bool job_done(const struct world *w, const struct job *job)
-{
-    bool all = true, done;
-    for (uint32_t r = 0; r < w->size && all; r++)
-        all = ri_run_state(job->part[r].run, &done) != RING_OK || done;
-    return all;
-}
-
 bool world_settle(struct world *w, struct job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -225,88 +111,4 @@ bool world_settle(struct world *w, struct job *jobs, size_t n)
                 return false;
         }
     return true;
-}
-
-/* What one rank after another gives. */
-static unsigned char *expected(const struct world *w, const struct job *job)
-{
-    const struct ri_reduction reduction = ri_reduction_from(0, job->dtype, job->redop);
-    unsigned char *sum = new_block(job->part[0].bytes);
-    memcpy(sum, job->part[0].given + GUARD, job->part[0].bytes);
-    for (uint32_t r = 1; r < w->size; r++)
-        reduction.reduce(&reduction, sum, sum, job->part[r].given + GUARD, job->count);
-    if (reduction.divide)
-        reduction.divide(sum, job->count, w->size);
-    return sum;
-}
-
-/* Sums of numbers of both signs may nearly vanish, so the error is measured against the largest operands. */
-static bool near(const struct job *job, const unsigned char *one, const unsigned char *other)
-{
-    const size_t esize = ri_dtype_size(job->dtype);
-    for (size_t i = 0; i < job->count; i++) {
-        const double x = number_get(job->dtype, one + i * esize), y = number_get(job->dtype, other + i * esize);
-        const double size = job->redop == RING_PROD ? fabs(x) + 1e-300 : 17 * 1000.0;
-        if (fabs(x - y) > size * (job->dtype == RING_FLOAT ? 1e-5 : 1e-13))
-            return false;
-    }
-    return true;
-}
-
-#define ABOUT "%s, %u ranks, %zu %s, %s, segments of %zu, %s, rank %u, SIM_SEED=%llu"
-#define ABOUT_ARGS(w, job, r)                                                                           \
-    (job)->algorithm->name, (unsigned)(w)->size, (job)->count, ri_dtype_name((job)->dtype),             \
-        ri_redop_name((job)->redop), (job)->seg, (job)->in_place ? "in place" : "apart", (unsigned)(r), \
-        (unsigned long long)(w)->seed
-
-static bool guarded(const unsigned char *block, size_t bytes)
-{
-    for (size_t i = 0; i < GUARD; i++)
-        if (block[i] != 0xa5 || block[GUARD + bytes + i] != 0xa5)
-            return false;
-    return true;
-}
-
-void job_check_guards(const struct world *w, const struct job *job)
-{
-    for (uint32_t r = 0; r < w->size; r++) {
-        const struct part *p = &job->part[r];
-        cr_assert(guarded(p->src_block, p->bytes) && guarded(p->dst_block, p->bytes), "outside the buffers: " ABOUT,
-                  ABOUT_ARGS(w, job, r));
-        if (!job->in_place)
-            cr_assert(!p->bytes || !memcmp(p->src, p->given + GUARD, p->bytes), "src changed: " ABOUT,
-                      ABOUT_ARGS(w, job, r));
-    }
-}
-
-void job_check(const struct world *w, const struct job *job)
-{
-    unsigned char *want = expected(w, job);
-    const bool floats = job->dtype == RING_FLOAT || job->dtype == RING_DOUBLE;
-    for (uint32_t r = 0; r < w->size; r++) {
-        const struct part *p = &job->part[r];
-        bool done;
-        cr_assert_eq(ri_run_state(p->run, &done), RING_OK, ABOUT, ABOUT_ARGS(w, job, r));
-        cr_assert(done, "not done: " ABOUT, ABOUT_ARGS(w, job, r));
-        if (!p->bytes)
-            continue;
-        cr_assert(!memcmp(p->dst, job->part[0].dst, p->bytes), "ranks differ: " ABOUT, ABOUT_ARGS(w, job, r));
-        const bool right = floats && !job->exact ? near(job, p->dst, want) : !memcmp(p->dst, want, p->bytes);
-        cr_assert(right, "wrong: " ABOUT, ABOUT_ARGS(w, job, r));
-    }
-    job_check_guards(w, job);
-    free(want);
-}
-
-void job_end(struct world *w, struct job *job)
-{
-    for (uint32_t r = 0; r < w->size; r++) {
-        struct part *p = &job->part[r];
-        ri_run_free(p->run);
-        ri_sched_free(&p->program);
-        free(p->src_block);
-        if (!job->in_place)
-            free(p->dst_block);
-        free(p->given);
-    }
 }

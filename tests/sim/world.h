@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world.h - all ranks of a communicator in one process and one thread, over the loop transport.
+/* world.h - all ranks of a communicator in one process and one thread, over the loop transport, and jobs: one call of a
+ * collective on all of them.
  *
  * What a real communicator does around the engine (links, buffers, signatures) is here as little as possible.  The
  * order in which ranks get their turn comes from the seed, so that a failure can be had again. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
-#include "lib/coll/coll.h"
 #include "lib/sched/engine.h"
+#include "tests/sim/shape.h"
 #include "transports/loop/loop.h"
 
-enum { WORLD_MAX = 17, GUARD = 64 };
+enum { WORLD_MAX = SHAPE_MAX, GUARD = 64 };
 
 struct member {
     struct world *world;
@@ -30,24 +31,34 @@ struct world {
     struct member member[WORLD_MAX];
 };
 
+/* Memory with guards around it, and a copy of what it was at first. */
+struct memory {
+    unsigned char *now, *before;
+    size_t bytes; /* with the guards */
+};
+
 /* One rank's part of one collective. */
 struct part {
     struct ri_sched program;
     struct ri_run *run;
-    unsigned char *src_block, *dst_block; /* with guards; the same block when in place */
-    unsigned char *src, *dst, *given;     /* given: a copy of what src was            */
-    size_t bytes;
+    struct memory memory[2]; /* of SRC and of DST; in place all is in the second */
+    unsigned char *src, *dst;
+    const unsigned char *given; /* what src was at first, GUARD bytes behind the begin */
+    size_t bytes;               /* of dst */
     struct ri_signature signature;
 };
 
 struct job {
     const struct ri_algorithm *algorithm;
-    size_t count, seg;
+    size_t count, seg; /* count: elements, of the longest block where there are blocks */
     ring_dtype_t dtype;
     ring_redop_t redop;
-    bool in_place, exact; /* exact: small whole numbers, so that any order gives the same float result */
-    uint32_t seq;
+    uint32_t root;
+    bool in_place, variable;
+    bool exact; /* small whole numbers, so that any order gives the same float result */
     const struct ri_layout *layout;
+    uint32_t seq;
+    struct shape shape;
     struct part part[WORLD_MAX];
 };
 
@@ -61,14 +72,20 @@ void world_close(
 /* One turn of one rank, chosen by chance; > 0 when something moved. */
 unsigned world_turn(struct world *w);
 
-void job_prepare(struct world *w, struct job *job); /* programs, runs, buffers, random input     */
-void job_start(struct world *w, struct job *job);   /* on all ranks                               */
+/* What a call can ask for at random: root, type, operation, layout, segments.  layout_out is where the layout lies. */
+struct job job_random(struct world *w, const struct ri_algorithm *a, size_t count, struct sim_layout *layout_out);
+
+bool job_fits(struct world *w, struct job *job);         /* the algorithm works for this call         */
+void job_prepare(struct world *w, struct job *job);      /* programs, runs, buffers, random input     */
+void job_refill(const struct world *w, struct job *job); /* as at first, to start it again       */
+void job_start(struct world *w, struct job *job);        /* on all ranks                               */
 void job_start_on(struct world *w, struct job *job, uint32_t rank);
 bool job_done(const struct world *w, const struct job *job);    /* on all ranks, well or not */
 bool world_settle(struct world *w, struct job *jobs, size_t n); /* turns until all are done; false: nothing moves */
-void job_check(const struct world *w, const struct job *job);   /* results, guards, inputs; asserts */
-void job_check_guards(const struct world *w, const struct job *job);
+void job_check(const struct world *w, const struct job *job);   /* results and all else; asserts */
+void job_check_guards(const struct world *w, const struct job *job); /* nothing but DST has changed; asserts */
 void job_end(struct world *w, struct job *job);
-void world_cut_links(struct world *w); /* before job_end() of jobs that failed */
+void job_run(struct world *w, struct job *job); /* all of it */
+void world_cut_links(struct world *w);          /* before job_end() of jobs that failed */
 
 #endif
