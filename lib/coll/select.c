@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "lib/coll/hosts.h"
 #include "lib/coll/tree.h"
 
 enum {
@@ -148,14 +149,8 @@ struct ri_coll_args ri_coll_args_for(const struct ri_call *call, uint32_t rank, 
 /* Of the bytes that a host sends in a ring, how many times as many leave it when all its ranks send to all others. */
 static double host_load(const struct ri_coll_args *a)
 {
-    uint32_t most = 1;
-    if (!a->layout || a->layout->nodes < 2)
-        return 1;
-    for (uint32_t i = 0; i < a->layout->nodes; i++) {
-        const uint32_t here = a->layout->first[i + 1] - a->layout->first[i];
-        most = here > most ? here : most;
-    }
-    const double load = (double)most * (a->size - most) / (a->size - 1);
+    const double most = ri_crowd_of(a->layout).most;
+    const double load = a->layout && a->layout->nodes > 1 ? most * (a->size - most) / (a->size - 1) : 1;
     return load > 1 ? load : 1;
 }
 

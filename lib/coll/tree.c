@@ -91,3 +91,21 @@ struct ri_tree ri_tree_of(const struct ri_coll_args *a, uint32_t root, unsigned 
         add_child(&t, ri_rank_at(a, (high + top) % n), high < number);
     return t;
 }
+
+struct ri_tree ri_chain_of(const struct ri_coll_args *a, uint32_t root)
+{
+    const uint32_t n = a->size, top = ri_position_of(a, root), place = ri_position_of(a, a->rank);
+    struct ri_tree t = {.parent = place == top ? RI_NONE : ri_rank_at(a, (place + n - 1) % n)};
+    if ((place + 1) % n != top)
+        add_child(&t, ri_rank_at(a, (place + 1) % n), false);
+    return t;
+}
+
+void ri_pass_down(struct ri_sched *s, const struct ri_coll_args *a, const struct ri_tree *t, size_t n, size_t i)
+{
+    const bool top = t->parent == RI_NONE;
+    const struct ri_span x = ri_segment(a, top ? RI_SRC : RI_DST, (struct ri_cut){0, a->count}, n, i);
+    const ri_step_id here = top ? RI_NONE : ri_recv(s, t->parent, x, RI_NONE);
+    for (uint32_t c = 0; c < t->children; c++)
+        ri_send(s, t->child[c], x, here);
+}

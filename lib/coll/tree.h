@@ -25,6 +25,12 @@ enum { RI_TREES = 2 };
 /* The neighbours of a->rank in tree `which`, 0 or 1, with `root` at the top.  Every rank but the root is in both. */
 struct ri_tree ri_tree_of(const struct ri_coll_args *a, uint32_t root, unsigned which);
 
+/* The same for the chain that begins at the root and follows layout->order: every rank has one child but the last. */
+struct ri_tree ri_chain_of(const struct ri_coll_args *a, uint32_t root);
+
+/* A broadcast's segment i of n on its way down: from the parent into DST, or from SRC at the root, to the children. */
+void ri_pass_down(struct ri_sched *s, const struct ri_coll_args *a, const struct ri_tree *t, size_t n, size_t i);
+
 /* Hops from the root to the farthest leaf of `size` ranks. */
 uint32_t ri_tree_depth(uint32_t size);
 

@@ -82,6 +82,8 @@ static ring_status_t check_algorithm(const struct ri_conf *conf)
     char names[256] = "auto, node";
     size_t n = strlen(names);
     for (uint32_t i = 0; ri_algorithms[i]; i++) {
+        if (ri_algorithms[i]->coll != RING_ALL_REDUCE)
+            continue;
         if (!strcmp(ri_algorithms[i]->name, conf->algo))
             return RING_OK;
         n += (size_t)snprintf(names + n, sizeof names - n, ", %s", ri_algorithms[i]->name);
@@ -118,7 +120,7 @@ static ring_status_t mark_peers(const struct ring_comm *c, bool *wanted)
     ring_status_t status = RING_OK;
     for (uint32_t i = 0; ri_algorithms[i] && !status; i++) {
         struct ri_sched s = {0};
-        if (!ri_algorithms[i]->fits(&args))
+        if (ri_algorithms[i]->coll != RING_ALL_REDUCE || !ri_algorithms[i]->fits(&args))
             continue;
         status = ri_algorithms[i]->build(&s, &args);
         for (uint32_t p = 0; p < s.npeers && !status; p++)

@@ -206,10 +206,11 @@ def case_info_says_that_output_failed():
 def case_info_prints_schedules():
     names = re.search(r"\nAlgorithms.*?\n(.*?)\n\n", info().out, re.S)[1].splitlines()
     check(names[0].split()[0] == "node", names)  # direct loads and stores: nothing to print a schedule of
-    for name in (line.split()[0] for line in names[1:]):
-        one = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
-        both = info("schedule", "all_reduce", "--algo", name, "--size", "2", "--count", "1000").out
-        check(one and one in both and both.count("rank") > one.count("rank"), name, one, both)
+    for name, coll in (line.split()[:2] for line in names[1:]):
+        one = info("schedule", coll, "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
+        both = info("schedule", coll, "--algo", name, "--size", "2", "--count", "1000").out
+        alone = coll in ("send", "recv")  # rank 0, the root, is the one that the other talks to
+        check(one and one in both and (alone or both.count("rank") > one.count("rank")), name, one, both)
         check("ranges are in bytes" in one, one)
 
 
@@ -219,6 +220,7 @@ def case_info_explains_errors():
                           (["schedule", "all_reduce", "--size"], "the value of --size is missing"), (["nonsense"], "nonsense"),
                           (["schedule", "all_reduce", "--size", "2", "--algo", "none"], "ring"),
                           (["schedule", "all_reduce", "--size", "2", "--algo", "ring", "--rank", "2"], "--rank"),
+                          (["schedule", "reduce", "--size", "2", "--algo", "tree", "--root", "2"], "--root 2 is not a rank"),
                           (["schedule", "all_reduce", "--size", "x"], "--size")):
         result = info(*options, code=2)
         check(said in result.err and not result.out, options, result)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gather_direct.c - every rank sends its block to the root, which receives it where it belongs.
+ *
+ * Least bytes in one step, and the root takes in n - 1 messages.  Works for blocks that differ: only the root and the
+ * rank itself need to know how long one is.  An empty block is not announced, and its rank is done at once. */
+#include "lib/coll/coll.h"
+
+static void take_in(struct ri_sched *s, const struct ri_coll_args *a)
+{
+    const struct ri_cut own = ri_dst_block(a, a->rank);
+    ri_copy(s, ri_bytes_of(a, RI_DST, own), ri_bytes_of(a, RI_SRC, (struct ri_cut){0, own.count}), RI_NONE);
+    for (uint32_t k = 1; k < a->size; k++) {
+        const uint32_t from = (a->rank + k) % a->size;
+        const struct ri_cut block = ri_dst_block(a, from);
+        const size_t segments = ri_segments(a, block.count);
+        for (size_t i = 0; i < segments && s->status == RING_OK; i++)
+            ri_recv(s, from, ri_segment(a, RI_DST, block, segments, i), RI_NONE);
+    }
+}
+
+static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
+{
+    const size_t segments = ri_segments(a, a->count);
+    if (a->rank == a->root)
+        take_in(s, a);
+    for (size_t i = 0; a->rank != a->root && i < segments && s->status == RING_OK; i++)
+        ri_send(s, a->root, ri_segment(a, RI_SRC, (struct ri_cut){0, a->count}, segments, i), RI_NONE);
+    return ri_sched_done(s);
+}
+
+static bool fits(const struct ri_coll_args *a)
+{
+    (void)a;
+    return true;
+}
+
+static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
+{
+    const size_t count = a->variable ? 0 : a->count; /* not all know */
+    const double others = a->size - 1;
+    return ri_cost_of(m, others * (double)ri_segments(a, count), others * (double)count * a->esize);
+}
+
+const struct ri_algorithm ri_algorithm_gather_direct = {
+    .name = "direct",
+    .help = "every rank sends its block to the root: one step, n-1 messages there",
+    .coll = RING_GATHER,
+    .fits = fits,
+    .cost = cost,
+    .build = build,
+};
