@@ -74,7 +74,7 @@ struct ri_xfer {
     uint32_t unit;      /* sink only: 1, 2, 4 or 8; len is a multiple of it             */
     ring_status_t status; /* set when it is on the done list                            */
     size_t moved;       /* the transport's own, starts at 0: bytes done so far          */
-    uint32_t lane;      /* the transport's own                                          */
+    uint32_t lane, held; /* the transport's own                                         */
     struct ri_xfer *next; /* list link, for whoever holds the xfer now                  */
 };
 struct ri_queue {

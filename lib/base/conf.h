@@ -51,6 +51,8 @@
       "network interfaces used side by side: the best so many that RING_SOCKET_IFNAME allows")                         \
     X(tcp_congestion, "RING_TCP_CONGESTION", TEXT, "auto", "", "", 0,                                                  \
       "congestion control, e.g. cubic or dctcp; auto: the system's")                                                   \
+    X(tcp_zerocopy, "RING_TCP_ZEROCOPY", CHOICE, "auto", "", "auto|off", 0,                                            \
+      "send large messages without a copy (MSG_ZEROCOPY): auto: where the kernel does not copy them after all")        \
     X(shm_buffer, "RING_SHM_BUFFER", BYTES, "512K", "4K", "64M", 1, "bytes of a shared memory link, each direction")   \
     X(loop_seed, "RING_LOOP_SEED", COUNT, "1", "0", "18446744073709551615", 0,                                         \
       "seed of the loop transport's delays and short transfers (tests)")
@@ -73,6 +75,7 @@ struct ri_conf {
 enum { RI_BOOT_AUTO, RI_BOOT_PMIX, RI_BOOT_SINGLE };
 enum { RI_NODE_AUTO, RI_NODE_OFF };
 enum { RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF };
+enum { RI_ZEROCOPY_AUTO, RI_ZEROCOPY_OFF };
 enum { RI_FAMILY_AUTO, RI_FAMILY_IPV4, RI_FAMILY_IPV6 };
 
 struct ri_conf_row {

@@ -191,3 +191,26 @@ Test(tcp, a_link_takes_as_many_sockets_as_the_setting_says)
         rig_close(&rig);
     }
 }
+
+Test(tcp, sending_with_and_without_a_copy_brings_the_same)
+{
+    static const char *const settings[] = {"RING_TCP_ZEROCOPY=off", "RING_TCP_ZEROCOPY=auto",
+                                           "RING_TCP_ZEROCOPY=auto RING_TCP_SOCKETS=2 RING_TCP_RAILS=2"};
+    const struct ri_transport *t = rig_transport("tcp");
+    if (!t)
+        cr_skip_test("no tcp in this build");
+    for (size_t k = 0; k < 3; k++) {
+        struct rig rig;
+        rig_open(&rig, t, 1, settings[k]);
+        cr_assert_eq(t->sockets(&rig.end[0].conf), k == 2 ? 4 : 1);
+        for (uint32_t i = 0; i < 24; i++)
+            for (int end = 0; end < 2; end++) {
+                const size_t len = (size_t)(i % 5 + 1) * (RIG_SLOW ? 40000 : 150001);
+                rig_send(&rig, end, 0, len, i);
+                rig_recv(&rig, !end, 0, len, i, i % 4 ? 0 : 1);
+            }
+        rig_run(&rig);
+        rig_expect_all(&rig, RING_OK);
+        rig_close(&rig);
+    }
+}

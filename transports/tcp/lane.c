@@ -47,11 +47,9 @@ static size_t flatten(struct iovec *iov, size_t n, size_t total, char flat[FLAT_
     return 1;
 }
 
-static ssize_t send_pieces(int fd, struct iovec *iov, size_t n, size_t total)
+static ssize_t send_pieces(int fd, struct iovec *iov, size_t n, int more_flags)
 {
-    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-    char flat[FLAT_MOST];
-    n = flatten(iov, n, total, flat);
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | more_flags;
     const struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
     ssize_t got;
     do
@@ -71,12 +69,53 @@ static void count(struct tcp_way *w, uint32_t i, size_t n)
     }
 }
 
+static ssize_t send_copied(const struct tcp_lane *lane, struct iovec *iov, size_t n, size_t total)
+{
+    char flat[FLAT_MOST];
+    n = flatten(iov, n, total, flat);
+    return send_pieces(lane->fd, iov, n, 0);
+}
+
+/* Pieces without the last `tail` bytes, of which there are more. */
+static size_t dock(struct iovec *iov, size_t n, size_t tail)
+{
+    while (tail >= iov[n - 1].iov_len)
+        tail -= iov[--n].iov_len;
+    iov[n - 1].iov_len -= tail;
+    return n;
+}
+
+/* How many of the pieces `bytes` bytes reach into. */
+static uint32_t touched(const struct iovec *iov, size_t bytes)
+{
+    uint32_t n = 0;
+    while (bytes)
+        bytes -= least(bytes, iov[n++].iov_len);
+    return n;
+}
+
+/* The kernel takes a number only of calls that took bytes.  No room to note what it holds: copying needs none. */
+static ssize_t send_uncopied(const struct tcp_lane *lane, struct tcp_way *w, struct iovec *iov, size_t n, size_t total)
+{
+    struct tcp_zero *z = lane->zero;
+    const size_t most = dock(iov, n, total < SEND_MOST ? TCP_ZERO_TAIL : 0);
+    const ssize_t got = send_pieces(lane->fd, iov, most, MSG_ZEROCOPY);
+    if (got > 0)
+        tcp_zero_sent(z, w->lane[lane->index].at, touched(iov, (size_t)got));
+    else if (got < 0 && errno == ENOBUFS) {
+        z->on = false;
+        errno = EAGAIN;
+    }
+    return got;
+}
+
 ssize_t tcp_lane_send(struct tcp_lane *lane, struct tcp_way *w, uint32_t i)
 {
     struct iovec iov[PIECES];
     size_t n;
     const size_t total = gather_sends(w, i, iov, &n);
-    const ssize_t got = send_pieces(lane->fd, iov, n, total);
+    const bool zero = total >= TCP_ZERO_LEAST + TCP_ZERO_TAIL && lane->zero && tcp_zero_ready(lane->zero);
+    const ssize_t got = zero ? send_uncopied(lane, w, iov, n, total) : send_copied(lane, iov, n, total);
     if (got < 0)
         return would_block(errno) ? 0 : -1;
     count(w, i, (size_t)got);

@@ -7,11 +7,12 @@
  * it is small enough to stay in the second-level cache, so a sink reads what the kernel has just written.
  *
  * Cost: one system call per direction and call here; staged bytes are copied once more, sinks read them in place.
- * The lane owns its descriptor and its staging buffer. */
+ * The lane owns its descriptor and what hangs below it. */
 #ifndef RI_TCP_LANE_H
 #define RI_TCP_LANE_H
 
 #include "transports/tcp/way.h"
+#include "transports/tcp/zero.h"
 
 enum { TCP_STAGING = 128 << 10 };
 
@@ -21,6 +22,7 @@ struct tcp_lane {
     uint32_t index; /* among the link's lanes */
     int fd;
     unsigned char *staging;
+    struct tcp_zero *zero; /* NULL: every send copies */
     uint32_t lo, hi; /* staged and not yet handed on: [lo, hi)             */
     uint32_t events; /* what epoll is asked for                            */
     uint64_t waits;  /* tcp_quiet()'s                                      */
@@ -35,6 +37,12 @@ ssize_t tcp_lane_send(struct tcp_lane *lane, struct tcp_way *w, uint32_t i);
 /* Hand on what is staged, then receive once.  Bytes moved, 0 when there is nothing, -1 when the stream has ended (errno
  * 0) or the socket is dead (errno): then lane->ended is set, and what was staged before has been handed on. */
 ssize_t tcp_lane_recv(struct tcp_lane *lane, struct tcp_way *w, uint32_t i);
+
+/* Hear of what the kernel is through with; messages that are now complete. */
+static inline unsigned tcp_lane_collect(const struct tcp_lane *lane)
+{
+    return lane->zero && tcp_zero_holds(lane->zero) ? tcp_zero_collect(lane->zero, lane->fd) : 0;
+}
 
 /* Would tcp_lane_recv() hand something on without asking the kernel? */
 bool tcp_lane_staged(const struct tcp_lane *lane, const struct tcp_way *w, uint32_t i);

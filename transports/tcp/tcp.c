@@ -2,7 +2,8 @@
 /* tcp - links over connected TCP sockets, RING_TCP_SOCKETS of them for each of RING_TCP_RAILS ways.
  *
  * Nothing but the messages' bytes goes over the wire.  send() and recv() only queue; progress() sends what has gathered
- * in one call and then receives.  A send is complete when the kernel has its bytes.
+ * in one call and then receives.  A send is complete when the kernel has its bytes,
+ * or has let go of them when they were not copied (zero.h).
  *
  * Looking for data costs a system call.  With few links under way a receive on each is the cheapest look there is; with
  * many, one epoll_wait() says which are worth one.  The same epoll set is what a sleeper polls.
@@ -146,6 +147,18 @@ static void close_ctx(struct ri_tctx *t)
 
 /* ---- links ----------------------------------------------------------------------------------------------------- */
 
+static ring_status_t allow_zero_copy(struct tcp_lane *lane, const struct ri_conf *conf)
+{
+    const int on = 1;
+    if (conf->tcp_zerocopy == RI_ZEROCOPY_OFF || setsockopt(lane->fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
+        return RING_OK;
+    lane->zero = ri_new(1, sizeof *lane->zero);
+    if (!lane->zero)
+        return ri_fail(RING_ERR_NOMEM, "no memory for what a tcp socket sends without a copy");
+    lane->zero->on = true;
+    return RING_OK;
+}
+
 /* Buffer sizes are the kernel's business: its automatic tuning outgrows any fixed choice on long paths. */
 static ring_status_t set_up(struct tcp_lane *lane, const struct ri_conf *conf)
 {
@@ -159,7 +172,8 @@ static ring_status_t set_up(struct tcp_lane *lane, const struct ri_conf *conf)
     lane->staging = ri_new_aligned(64, TCP_STAGING);
     if (!lane->staging)
         return ri_fail(RING_ERR_NOMEM, "no memory for the %d bytes a tcp socket is read into", TCP_STAGING);
-    return ri_conf_is_auto(conf->tcp_congestion) ? RING_OK : set_congestion(lane->fd, conf->tcp_congestion);
+    const ring_status_t status = allow_zero_copy(lane, conf);
+    return status || ri_conf_is_auto(conf->tcp_congestion) ? status : set_congestion(lane->fd, conf->tcp_congestion);
 }
 
 static ring_status_t connect_link(struct ri_link *base, const int *fds, uint32_t count)
@@ -209,6 +223,7 @@ static void disconnect(struct ri_link *base)
         shutdown(l->lane[i].fd, SHUT_RDWR);
         close(l->lane[i].fd);
         ri_free(l->lane[i].staging);
+        ri_free(l->lane[i].zero);
     }
     l->in = l->out = (struct tcp_way){0};
 }
@@ -220,8 +235,11 @@ static void hang_up(struct tcp_link *l, int error)
     l->hung_up = true;
     ri_log(RI_LOG_DEBUG, "the tcp link to %s broke: %s", l->base.peer.name,
            error ? strerror(error) : "the other end closed it");
-    for (uint32_t i = 0; i < l->in.lanes; i++)
+    for (uint32_t i = 0; i < l->in.lanes; i++) {
         shutdown(l->lane[i].fd, SHUT_RDWR);
+        ri_free(l->lane[i].zero); /* what is held will be lost, not let go of */
+        l->lane[i].zero = NULL;
+    }
 }
 
 /* ---- moving data ----------------------------------------------------------------------------------------------- */
@@ -250,10 +268,21 @@ static void post_recv(struct ri_link *base, struct ri_xfer *x)
     post(l, &l->in, x);
 }
 
+static unsigned collect(const struct tcp_lane *lane)
+{
+    const bool was_on = lane->zero && lane->zero->on;
+    const unsigned complete = tcp_lane_collect(lane);
+    if (was_on && !lane->zero->on)
+        ri_log(RI_LOG_DEBUG, "sending without a copy to %s is off: the kernel copies there all the same",
+               lane->link->base.peer.name);
+    return complete;
+}
+
 static unsigned send_all(struct tcp_link *l)
 {
     unsigned moved = 0;
     for (uint32_t i = 0; i < l->out.lanes && !l->hung_up; i++) {
+        moved += collect(&l->lane[i]);
         if (!l->out.lane[i].at)
             continue;
         const ssize_t n = tcp_lane_send(&l->lane[i], &l->out, i);
@@ -309,6 +338,9 @@ static uint32_t wanted(const struct tcp_lane *lane)
            (l->out.lane[lane->index].at ? (uint32_t)EPOLLOUT : 0);
 }
 
+/* The error queue wakes whatever is asked for. */
+static bool holds(const struct tcp_lane *lane) { return lane->zero && tcp_zero_holds(lane->zero); }
+
 static bool watch(const struct tcp_ctx *c, struct tcp_lane *lane, uint32_t events)
 {
     struct epoll_event e = {.events = events, .data.ptr = lane};
@@ -331,7 +363,7 @@ static void look(struct tcp_ctx *c)
         struct tcp_lane *lane = e[i].data.ptr;
         const uint32_t want = wanted(lane);
         lane->ready = lane->ready || e[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR);
-        if (!want && e[i].events & (EPOLLHUP | EPOLLERR))
+        if (!want && !holds(lane) && e[i].events & (EPOLLHUP | EPOLLERR))
             unwatch(c, lane);
         else if (e[i].events & (EPOLLIN | EPOLLOUT) & ~want)
             watch(c, lane, want);
@@ -393,7 +425,7 @@ static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
 
 /* ---- sleeping -------------------------------------------------------------------------------------------------- */
 
-static bool complete(const struct tcp_way *w) { return w->queue.head && w->queue.head->moved == w->queue.head->len; }
+static bool complete(const struct tcp_way *w) { return w->queue.head && tcp_complete(w->queue.head); }
 
 /* False when progress() has something to do on this link whatever the kernel says. */
 static bool arm_link(const struct tcp_ctx *c, struct tcp_link *l)
@@ -403,7 +435,7 @@ static bool arm_link(const struct tcp_ctx *c, struct tcp_link *l)
     for (uint32_t i = 0; i < l->in.lanes; i++) {
         struct tcp_lane *lane = &l->lane[i];
         const uint32_t want = wanted(lane);
-        if (tcp_lane_staged(lane, &l->in, i) || (want && !watch(c, lane, want)))
+        if (tcp_lane_staged(lane, &l->in, i) || ((want || holds(lane)) && !watch(c, lane, want)))
             return false;
     }
     return true;

@@ -17,6 +17,7 @@ static uint32_t lane_for(const struct tcp_way *w, size_t len)
 void tcp_way_post(struct tcp_way *w, struct ri_xfer *x)
 {
     x->moved = 0;
+    x->held = 0;
     x->lane = lane_for(w, x->len);
     ri_queue_put(&w->queue, x);
     if (x->lane == NO_LANE)
@@ -52,7 +53,7 @@ static void report(struct tcp_way *w, ring_status_t status, struct ri_queue *don
 unsigned tcp_way_reap(struct tcp_way *w, struct ri_queue *done)
 {
     unsigned n = 0;
-    for (; w->queue.head && w->queue.head->moved == w->queue.head->len; n++)
+    for (; w->queue.head && tcp_complete(w->queue.head); n++)
         report(w, RING_OK, done);
     return n;
 }

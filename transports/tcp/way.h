@@ -7,7 +7,7 @@
  * empty one none.  All posted messages stand in one queue in posting order; each lane keeps its place in it, the message
  * it works on, and finds its next one by walking on.  So nothing is allocated, and a message costs one step of each lane.
  *
- * An xfer is complete when moved == len.  Only the head of the queue is ever reported, which keeps posting order. */
+ * An xfer is complete when moved == len and nothing holds it (zero.h).  Only the head of the queue is ever reported, which keeps posting order. */
 #ifndef RI_TCP_WAY_H
 #define RI_TCP_WAY_H
 
@@ -33,6 +33,8 @@ struct ri_xfer *tcp_way_next(const struct ri_xfer *x);
 
 /* Count n more bytes of what lane i works on; goes on to the next message when it is complete. */
 void tcp_way_moved(struct tcp_way *w, uint32_t i, size_t n);
+
+static inline bool tcp_complete(const struct ri_xfer *x) { return x->moved == x->len && !x->held; }
 
 /* Report what is complete at the head of the queue; how many. */
 unsigned tcp_way_reap(struct tcp_way *w, struct ri_queue *done);
