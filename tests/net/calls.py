@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System calls of the hot path, counted by strace: a small operation costs one call each way, and nothing else."""
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+import jobs
+from harness import check
+
+FEW, MANY = 200, 1200  # operations of two runs, so that what is before and after them does not count
+TRANSFERS = ("sendto", "sendmsg", "writev", "recvfrom", "recvmsg", "readv")
+QUIET = ("sched_yield", "epoll_wait", "poll", "ppoll", "futex", "restart_syscall")  # of waiting, as the machine has it
+
+
+def traced():
+    strace = shutil.which("strace")
+    if not strace:
+        harness.skip("strace is not installed")
+    if subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True).returncode:
+        harness.skip("strace may not trace here")
+    return strace
+
+
+def calls(strace, operations, size):
+    """Rank 0's calls that did something, and those that only found nothing, by name."""
+    with harness.folder() as path:
+        log = f"{path}/calls"
+        # of the thread that calls the library only: the background thread has its own business
+        job = jobs.Job(path, 2, "timed", f"bytes={size}", f"rounds={operations}", env={"RING_TRANSPORT": "tcp"},
+                       prefix={0: [strace, "-o", log]})
+        try:
+            check(job.wait(60) == [0, 0], job.story())
+        finally:
+            job.close()
+        done, empty = {}, {}
+        with open(log, encoding="ascii", errors="replace") as f:
+            for line in f:
+                found = re.match(r"(\w+)\(.*= (-?\d+|\?)", line)
+                if found:
+                    kind = empty if "EAGAIN" in line else done
+                    kind[found.group(1)] = kind.get(found.group(1), 0) + 1
+        return done, empty
+
+
+def case_one_call_each_way():
+    strace = traced()
+    for size in (8, 256, 8192):
+        few, many = calls(strace, FEW, size)[0], calls(strace, MANY, size)[0]
+        per = {name: (many.get(name, 0) - few.get(name, 0)) / (MANY - FEW) for name in many}
+        sends = sum(per.get(n, 0) for n in TRANSFERS[:3])
+        receives = sum(per.get(n, 0) for n in TRANSFERS[3:])
+        others = {n: p for n, p in per.items() if n not in TRANSFERS and n not in QUIET and p > 0.02}
+        check(0.98 <= sends <= 1.02, size, "bytes:", sends, "sends an operation", per)
+        # Fewer when the peer is an operation ahead: then one call brings the bytes of both.
+        check(0.4 <= receives <= 1.05, size, "bytes:", receives, "receives an operation", per)
+        check(not others, size, "bytes: other calls in an operation", others)
+
+
+def case_large_calls():
+    """A large one takes few calls: at least 32 KiB each on average, both ways together."""
+    strace, size = traced(), 16 << 20
+    few, many = calls(strace, 2, size)[0], calls(strace, 6, size)[0]
+    n = sum(many.get(name, 0) - few.get(name, 0) for name in TRANSFERS) / 4
+    check(n <= 2 * size / (32 << 10), n, "calls for", size, "bytes each way")
+
+
+if __name__ == "__main__":
+    harness.main(globals())
