@@ -15,7 +15,8 @@ static ri_step_id receive_all(struct ri_sched *s, const struct ri_coll_args *a, 
     return all;
 }
 
-void ri_collect(struct ri_sched *s, const struct ri_coll_args *a, struct ri_cut own, size_t to)
+void ri_collect(struct ri_sched *s, const struct ri_coll_args *a, struct ri_cut own, size_t to, const ri_step_id *after,
+                ri_step_id *made)
 {
     const struct ri_cut dst = {to, own.count};
     const size_t segments = ri_segments(a, own.count), slots = segments < SLOTS ? segments : SLOTS;
@@ -28,7 +29,12 @@ void ri_collect(struct ri_sched *s, const struct ri_coll_args *a, struct ri_cut 
         const struct ri_span mine = ri_segment(a, RI_SRC, own, segments, i);
         const struct ri_span first = {RI_TMP, slot[i % slots].off, mine.len};
         const ri_step_id all = receive_all(s, a, first, stride, mine.len, used[i % slots]);
-        used[i % slots] = ri_final(
-            s, ri_combine(s, ri_segment(a, RI_DST, dst, segments, i), mine, first, a->size, a->rank, stride, all));
+        const ri_step_id sum =
+            ri_combine(s, ri_segment(a, RI_DST, dst, segments, i), mine, first, a->size, a->rank, stride, all);
+        used[i % slots] = ri_final(s, sum);
+        if (after)
+            ri_also(s, sum, after[i]);
+        if (made)
+            made[i] = sum;
     }
 }

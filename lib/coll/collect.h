@@ -11,7 +11,15 @@
 #include "lib/coll/coll.h"
 
 /* From all other ranks the elements that are own.count here, combined with SRC at `own`, the result in DST from `to`
- * on, divided in the end if it is an average.  The others send it in ri_segments() of own.count, in order. */
-void ri_collect(struct ri_sched *s, const struct ri_coll_args *a, struct ri_cut own, size_t to);
+ * on, divided in the end if it is an average.  The others send it in ri_segments() of own.count, in order.  By segment:
+ * after, what still reads DST there, and made, what writes it (either may be NULL). */
+void ri_collect(struct ri_sched *s, const struct ri_coll_args *a, struct ri_cut own, size_t to, const ri_step_id *after,
+                ri_step_id *made);
+
+/* Nanoseconds of it beside those of the links: what comes is written to scratch memory and read again. */
+static inline double ri_cost_collect(const struct ri_coll_args *a, const struct ri_cost_model *m, double bytes)
+{
+    return 2.0 * (a->size - 1) * m->reduce_byte * bytes;
+}
 
 #endif

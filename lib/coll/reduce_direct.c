@@ -13,7 +13,7 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     if (a->size == 1)
         return ri_build_alone(s, a);
     if (a->rank == a->root)
-        ri_collect(s, a, all, 0);
+        ri_collect(s, a, all, 0, NULL, NULL);
     for (size_t i = 0; a->rank != a->root && i < segments && s->status == RING_OK; i++)
         ri_send(s, a->root, ri_segment(a, RI_SRC, all, segments, i), RI_NONE);
     return ri_sched_done(s);

@@ -22,7 +22,7 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
         if (!own.count)
             ri_recv(s, from, (struct ri_span){RI_TMP, tokens.off + from, 1}, RI_NONE);
     }
-    ri_collect(s, a, own, 0);
+    ri_collect(s, a, own, 0, NULL, NULL);
     return ri_sched_done(s);
 }
 

@@ -94,6 +94,17 @@ Test(bytes, halving_and_doubling_need_as_few_as_the_ring)
         }
 }
 
+Test(bytes, directly_in_one_step_or_in_two)
+{
+    for (uint32_t size = 2; size <= 9; size++) {
+        const struct ri_coll_args args = {.size = size, .count = 2520, .esize = 4, .seg = 512};
+        for (uint32_t r = 0; r < size; r++) {
+            cr_assert_eq(sent_by("direct", args, r, false), (size - 1) * 4 * args.count);
+            cr_assert_eq(sent_by("two_shot", args, r, false), 2 * (size - 1) * (4 * args.count / size));
+        }
+    }
+}
+
 Test(bytes, folding_costs_the_whole_buffer_there_and_back)
 {
     for (uint32_t size = 3; size <= 17; size++) {
@@ -218,7 +229,7 @@ static void expect_bits_of_rank_order(const struct job *job)
 Test(ordered, the_bits_are_those_of_rank_order, .timeout = 120)
 {
     unsigned checked = 0;
-    for (uint32_t size = 1; size <= 9; size++) {
+    for (uint32_t size = 2; size <= 9; size++) {
         world_open(&w, size, world_seed() + 700 + size);
         for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++)
             for (int d = RING_FLOAT; d < RI_DTYPES; d++)
@@ -270,6 +281,33 @@ Test(text, halving_and_doubling)
                 "    6  join           after 3, 5\n"
                 "    7  recv         dst[0,16) from 0  after 0\n"
                 "    8  send         dst[16,32) to 0  after 6\n");
+}
+
+Test(text, direct)
+{
+    expect_text("direct", (struct ri_coll_args){.rank = 1, .size = 3, .count = 2, .esize = 4, .seg = 16},
+                "    0  send         src[0,8) to 2\n"
+                "    1  send         src[0,8) to 0\n"
+                "    2  join           after 0, 1\n"
+                "    3  recv         tmp[0,8) from 0\n"
+                "    4  recv         tmp[16,24) from 2\n"
+                "    5  join           after 3, 4\n"
+                "    6  combine      dst[0,8) = 3 operands tmp[0,8) + 8 k, operand 1 src[0,8), final  after 5, 2\n");
+}
+
+Test(text, two_shot)
+{
+    expect_text("two_shot", (struct ri_coll_args){.rank = 1, .size = 3, .count = 6, .esize = 4, .seg = 16},
+                "    0  send         src[16,24) to 2\n"
+                "    1  send         src[0,8) to 0\n"
+                "    2  recv         tmp[0,8) from 0\n"
+                "    3  recv         tmp[16,24) from 2\n"
+                "    4  join           after 2, 3\n"
+                "    5  combine      dst[8,16) = 3 operands tmp[0,8) + 8 k, operand 1 src[8,16), final  after 4\n"
+                "    6  send         dst[8,16) to 2  after 5\n"
+                "    7  recv         dst[0,8) from 0  after 1\n"
+                "    8  send         dst[8,16) to 0  after 5\n"
+                "    9  recv         dst[16,24) from 2  after 0\n");
 }
 
 Test(text, tree)
