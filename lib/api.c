@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
-#include "lib/comm/comm.h"
+#include "lib/api.h"
 
 #define TEXT(x) #x
 #define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
@@ -21,46 +21,6 @@ size_t ring_dtype_size(ring_dtype_t dtype) { return ri_dtype_size(dtype); }
 int ring_redop_fits(ring_dtype_t dtype, ring_redop_t redop) { return ri_redop_fits(dtype, redop); }
 const char *ring_dtype_str(ring_dtype_t dtype) { return ri_dtype_name(dtype); }
 const char *ring_redop_str(ring_redop_t redop) { return ri_redop_name(redop); }
-
-static const char *const colls[] = {
-    [RING_ALL_REDUCE] = "all_reduce",
-    [RING_REDUCE] = "reduce",
-    [RING_BROADCAST] = "broadcast",
-    [RING_REDUCE_SCATTER] = "reduce_scatter",
-    [RING_ALL_GATHER] = "all_gather",
-    [RING_ALL_TO_ALL] = "all_to_all",
-    [RING_GATHER] = "gather",
-    [RING_SCATTER] = "scatter",
-    [RING_BARRIER] = "barrier",
-    [RING_SEND] = "send",
-    [RING_RECV] = "recv",
-    [RING_REDUCE_SCATTERV] = "reduce_scatterv",
-    [RING_ALL_GATHERV] = "all_gatherv",
-    [RING_ALL_TO_ALLV] = "all_to_allv",
-    [RING_GATHERV] = "gatherv",
-    [RING_SCATTERV] = "scatterv",
-};
-
-const char *ring_coll_str(ring_coll_t coll)
-{
-    return (unsigned)coll < sizeof colls / sizeof *colls ? colls[coll] : NULL;
-}
-
-/* ---- who may come in ------------------------------------------------------------------------------------------- */
-
-static ring_status_t enter(ring_comm_t *c)
-{
-    if (!c)
-        return ri_fail(RING_ERR_INVALID, "the communicator is NULL");
-    if (c->generation != ri_comm_generation())
-        return ri_fail(RING_ERR_STATE,
-                       "this communicator belongs to the parent process: it cannot be used after fork()");
-    if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire))
-        return ri_fail(RING_ERR_BUSY, "another thread is inside a call on this communicator");
-    return RING_OK;
-}
-
-static void leave(ring_comm_t *c) { atomic_store_explicit(&c->busy, 0, memory_order_release); }
 
 /* ---- communicators --------------------------------------------------------------------------------------------- */
 
@@ -126,7 +86,7 @@ ring_status_t ring_comm_destroy(ring_comm_t *c)
 {
     if (!c)
         return RING_OK;
-    const ring_status_t status = enter(c);
+    const ring_status_t status = ri_enter(c);
     return status ? status : ri_comm_destroy(c);
 }
 
@@ -164,154 +124,62 @@ ring_status_t ring_comm_peer(const ring_comm_t *c, uint32_t rank, ring_peer_t *p
     return RING_OK;
 }
 
-/* ---- collectives ----------------------------------------------------------------------------------------------- */
-
-static ring_status_t check_types(ring_dtype_t dtype, ring_redop_t redop)
+ring_status_t ring_comm_split(ring_comm_t *c, int32_t color, int32_t key, ring_comm_t **comm_out)
 {
-    if (!ri_dtype_ok(dtype))
-        return ri_fail(RING_ERR_INVALID, "dtype %d is none of ring_dtype_t (0 to %d)", (int)dtype, RI_DTYPES - 1);
-    if (!ri_redop_ok(redop))
-        return ri_fail(RING_ERR_INVALID, "redop %d is none of ring_redop_t (0 to %d)", (int)redop, RI_REDOPS - 1);
-    if (!ri_redop_fits(dtype, redop))
-        return ri_fail(RING_ERR_INVALID, "%s is for integers, not for %s: that takes sum, prod, min, max and avg",
-                       ri_redop_name(redop), ri_dtype_name(dtype));
-    return RING_OK;
-}
-
-static ring_status_t check_buffers(const void *src, const void *dst, size_t count, size_t esize)
-{
-    size_t bytes;
-    const uintptr_t s = (uintptr_t)src, d = (uintptr_t)dst;
-    if (!count)
-        return RING_OK;
-    if (!src || !dst)
-        return ri_fail(RING_ERR_INVALID, "%s is NULL for a count of %zu", src ? "dst" : "src", count);
-    if (__builtin_mul_overflow(count, esize, &bytes) || bytes > SIZE_MAX / 2)
-        return ri_fail(RING_ERR_INVALID, "a count of %zu elements of %zu bytes is more than memory can hold", count,
-                       esize);
-    if ((s | d) % esize)
-        return ri_fail(RING_ERR_INVALID, "%s is not aligned to its element of %zu bytes", s % esize ? "src" : "dst",
-                       esize);
-    if (s != d && s < d + bytes && d < s + bytes)
-        return ri_fail(RING_ERR_INVALID, "src and dst overlap by %zu bytes: they must be equal or apart",
-                       s < d ? s + bytes - d : d + bytes - s);
-    return RING_OK;
-}
-
-ring_status_t ring_comm_choice(ring_comm_t *c, ring_coll_t coll, size_t count, ring_dtype_t dtype, ring_redop_t redop,
-                               ring_choice_t *choice_out)
-{
-    if (!choice_out)
-        return ri_fail(RING_ERR_INVALID, "choice_out is NULL");
-    if (!ring_coll_str(coll))
-        return ri_fail(RING_ERR_INVALID, "coll %d is none of ring_coll_t", (int)coll);
-    ring_status_t status = check_types(dtype, redop);
-    if (status || (status = enter(c)))
-        return status;
-    struct ri_coll_args args;
-    if (c->size == 1)
-        *choice_out = (ring_choice_t){.algorithm = "copy", .transport = "self"};
-    else if (c->node)
-        *choice_out = (ring_choice_t){.algorithm = "node", .transport = "shm"};
-    else
-        *choice_out = (ring_choice_t){
-            .algorithm = ri_program_choose(c, coll, count, (uint32_t)ring_dtype_size(dtype), &args)->name,
-            .transport = c->wires.names};
-    leave(c);
-    return RING_OK;
-}
-
-/* What blocking and started calls have in common: on RING_OK the communicator is entered and *call_out is ready. */
-static ring_status_t admit(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
-                           ring_redop_t redop, struct ri_call *call_out)
-{
-    ring_status_t status = check_types(dtype, redop);
-    if (status || (status = check_buffers(src, dst, count, ring_dtype_size(dtype))) || (status = enter(c)))
-        return status;
-    if (ri_comm_broken(c)) {
-        status = ri_comm_verdict(c);
-        leave(c);
-        return status;
-    }
-    *call_out = (struct ri_call){
-        .coll = RING_ALL_REDUCE, .dtype = dtype, .redop = redop, .src = src, .dst = dst, .count = count};
-    return RING_OK;
-}
-
-ring_status_t ring_all_reduce(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
-                              ring_redop_t redop)
-{
-    struct ri_call call;
-    ring_status_t status = admit(c, src, dst, count, dtype, redop, &call);
+    if (!comm_out)
+        return ri_fail(RING_ERR_INVALID, "comm_out is NULL");
+    if (color < RING_NO_COLOR)
+        return ri_fail(RING_ERR_INVALID, "color %d is neither 0 or more nor RING_NO_COLOR (%d)", (int)color,
+                       RING_NO_COLOR);
+    ring_status_t status = ri_enter_idle(c, "ring_comm_split()");
     if (status)
         return status;
-    status = ri_op_run(c, &call);
-    leave(c);
+    status = ri_comm_split(c, color, key, comm_out);
+    ri_leave(c);
     return status;
 }
 
-ring_status_t ring_all_reduce_start(ring_comm_t *c, const void *src, void *dst, size_t count, ring_dtype_t dtype,
-                                    ring_redop_t redop, ring_op_t **op_out)
+ring_status_t ring_comm_duplicate(ring_comm_t *c, ring_comm_t **comm_out)
 {
-    struct ri_call call;
-    if (!op_out)
-        return ri_fail(RING_ERR_INVALID, "op_out is NULL");
-    ring_status_t status = admit(c, src, dst, count, dtype, redop, &call);
+    return ring_comm_split(c, 0, c ? (int32_t)c->rank : 0, comm_out);
+}
+
+/* ---- operations of the caller's own ---------------------------------------------------------------------------- */
+
+static ring_status_t make_redop(ring_comm_t *c, const struct ri_made_op *op, ring_redop_t *redop_out)
+{
+    ring_status_t status = redop_out ? ri_enter(c) : ri_fail(RING_ERR_INVALID, "redop_out is NULL");
     if (status)
         return status;
-    status = ri_op_start(c, &call, op_out);
-    leave(c);
+    status = ri_redop_make(c, op, redop_out);
+    ri_leave(c);
     return status;
 }
 
-/* ---- operations ------------------------------------------------------------------------------------------------ */
-
-/* Its communicator was destroyed, which completed it. */
-static ring_status_t outlived(const ring_op_t *op)
+ring_status_t ring_redop_create(ring_comm_t *c, ring_reduce_fn *fn, void *context, ring_redop_t *redop_out)
 {
-    return op->status ? ri_fail(op->status, "the operation failed before its communicator was destroyed") : RING_OK;
+    if (!fn)
+        return ri_fail(RING_ERR_INVALID, "fn is NULL");
+    return make_redop(c, &(struct ri_made_op){.fn = fn, .context = context}, redop_out);
 }
 
-ring_status_t ring_op_test(ring_op_t *op, int *done_out)
+ring_status_t ring_redop_create_premul(ring_comm_t *c, const void *scalar, ring_dtype_t dtype, ring_redop_t *redop_out)
 {
-    if (!op || !done_out)
-        return ri_fail(RING_ERR_INVALID, "%s is NULL", op ? "done_out" : "the operation");
-    ring_comm_t *c = op->comm;
-    if (!c) {
-        *done_out = 1;
-        return outlived(op);
-    }
-    ring_status_t status = enter(c);
+    struct ri_made_op op = {.dtype = dtype};
+    if (!scalar || !ri_dtype_ok(dtype))
+        return scalar
+                   ? ri_fail(RING_ERR_INVALID, "dtype %d is none of ring_dtype_t (0 to %d)", (int)dtype, RI_DTYPES - 1)
+                   : ri_fail(RING_ERR_INVALID, "scalar is NULL");
+    memcpy(op.scalar, scalar, ri_dtype_size(dtype));
+    return make_redop(c, &op, redop_out);
+}
+
+ring_status_t ring_redop_destroy(ring_comm_t *c, ring_redop_t redop)
+{
+    ring_status_t status = ri_enter(c);
     if (status)
         return status;
-    status = ri_op_test(op, done_out);
-    leave(c);
+    status = ri_redop_drop(c, redop);
+    ri_leave(c);
     return status;
-}
-
-ring_status_t ring_op_wait(ring_op_t *op)
-{
-    if (!op)
-        return ri_fail(RING_ERR_INVALID, "the operation is NULL");
-    ring_comm_t *c = op->comm;
-    if (!c)
-        return outlived(op);
-    ring_status_t status = enter(c);
-    if (status)
-        return status;
-    status = ri_op_wait(op);
-    leave(c);
-    return status;
-}
-
-void ring_op_free(ring_op_t *op)
-{
-    if (!op)
-        return;
-    if (op->done) {
-        ri_op_free(op);
-        return;
-    }
-    if (ring_op_wait(op) != RING_ERR_BUSY)
-        ri_op_free(op);
 }

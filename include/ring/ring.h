@@ -6,8 +6,8 @@
  *
  * Errors.  A function that can fail returns ring_status_t: RING_OK, or a negative code.  ring_last_error() then has the
  * whole story as a sentence.  Out-parameters are written on success only.  RING_ERR_INVALID, RING_ERR_BUSY and
- * RING_ERR_NOMEM leave the communicator as it was; any other error of a collective is final: all ranks are told, and each
- * later call on that communicator returns the same error at once, so that the only thing left to do is
+ * RING_ERR_NOMEM leave the communicator as it was; any other error of a collective is final: all ranks are told, and
+ * each later call on that communicator returns the same error at once, so that the only thing left to do is
  * ring_comm_destroy().
  *
  * Threads.  Different communicators may be used from different threads at the same time.  One communicator (its
@@ -36,21 +36,21 @@ extern "C" {
 
 /* ---- status ---------------------------------------------------------------------------------------------------- */
 
-#define RING_STATUS_MAP(X)                                                                                             \
-    X(RING_OK, 0, "success")                                                                                           \
-    X(RING_ERR_INVALID, -1, "invalid argument")                                                                        \
-    X(RING_ERR_NOMEM, -2, "out of memory")                                                                             \
-    X(RING_ERR_SYSTEM, -3, "system call failed")                                                                       \
-    X(RING_ERR_PEER_LOST, -4, "a rank died or its connection was lost")                                                \
-    X(RING_ERR_MISMATCH, -5, "ranks disagree on the call")                                                             \
-    X(RING_ERR_UNSUPPORTED, -6, "not supported")                                                                       \
-    X(RING_ERR_TIMEOUT, -7, "deadline passed")                                                                         \
-    X(RING_ERR_CONFIG, -8, "wrong setting")                                                                            \
-    X(RING_ERR_LAUNCH, -9, "cannot join the launcher")                                                                 \
-    X(RING_ERR_BUSY, -10, "communicator in use by another thread")                                                     \
-    X(RING_ERR_STATE, -11, "not possible in this state")                                                               \
-    X(RING_ERR_ABORTED, -12, "aborted by a rank")                                                                      \
-    X(RING_ERR_LIMIT, -13, "a limit of the system is too low")                                                         \
+#define RING_STATUS_MAP(X)                                              \
+    X(RING_OK, 0, "success")                                            \
+    X(RING_ERR_INVALID, -1, "invalid argument")                         \
+    X(RING_ERR_NOMEM, -2, "out of memory")                              \
+    X(RING_ERR_SYSTEM, -3, "system call failed")                        \
+    X(RING_ERR_PEER_LOST, -4, "a rank died or its connection was lost") \
+    X(RING_ERR_MISMATCH, -5, "ranks disagree on the call")              \
+    X(RING_ERR_UNSUPPORTED, -6, "not supported")                        \
+    X(RING_ERR_TIMEOUT, -7, "deadline passed")                          \
+    X(RING_ERR_CONFIG, -8, "wrong setting")                             \
+    X(RING_ERR_LAUNCH, -9, "cannot join the launcher")                  \
+    X(RING_ERR_BUSY, -10, "communicator in use by another thread")      \
+    X(RING_ERR_STATE, -11, "not possible in this state")                \
+    X(RING_ERR_ABORTED, -12, "aborted by a rank")                       \
+    X(RING_ERR_LIMIT, -13, "a limit of the system is too low")          \
     X(RING_ERR_INTERNAL, -14, "internal error")
 
 typedef enum ring_status {
@@ -150,8 +150,8 @@ typedef struct ring_comm ring_comm_t; /* opaque */
  * over the same ranks; what ranks tell each other stays in the PMIx library's store (some KiB a communicator) until the
  * process ends, so programs that make thousands are better served by tickets.
  * On success *comm_out belongs to the caller, who ends it with ring_comm_destroy().
- * Errors: LAUNCH, CONFIG (a RING_ variable is wrong), TIMEOUT (names the ranks that did not arrive within RING_TIMEOUT),
- * MISMATCH (ranks have different settings or versions), PEER_LOST, LIMIT, NOMEM, SYSTEM. */
+ * Errors: LAUNCH, CONFIG (a RING_ variable is wrong), TIMEOUT (names the ranks that did not arrive within
+ * RING_TIMEOUT), MISMATCH (ranks have different settings or versions), PEER_LOST, LIMIT, NOMEM, SYSTEM. */
 RING_API RING_CHECK ring_status_t ring_comm_create(ring_comm_t **comm_out);
 
 /* A ticket for one communicator, for programs that have a store or a channel of their own: one process makes it, all
@@ -176,6 +176,19 @@ RING_API RING_CHECK ring_status_t ring_comm_create_uid(const ring_uid_t *uid, ui
  * collective instead.  The communicator is gone whatever is returned; NULL is fine. */
 RING_API ring_status_t ring_comm_destroy(ring_comm_t *comm);
 
+/* Part the ranks of comm into new communicators: those that give the same color (0 or more) become one, numbered by key
+ * and, where keys are equal, by their rank in comm.  Collective over comm.  A rank that gives RING_NO_COLOR joins none:
+ * *comm_out becomes NULL.  comm stays as it is, and either may be destroyed first.  The new one takes comm's settings
+ * and its measured costs; nothing is asked of the launcher.  Errors as ring_comm_create(), and those of a collective.
+ */
+enum { RING_NO_COLOR = -1 };
+RING_API RING_CHECK ring_status_t ring_comm_split(ring_comm_t *comm, int32_t color, int32_t key,
+                                                  ring_comm_t **comm_out);
+
+/* The same ranks under the same numbers once more, for calls that are to be kept apart (a library's, or another
+ * thread's). Collective; errors as ring_comm_split(). */
+RING_API RING_CHECK ring_status_t ring_comm_duplicate(ring_comm_t *comm, ring_comm_t **comm_out);
+
 /* End every operation on every rank with RING_ERR_ABORTED and `reason` (may be NULL; cut at 200 bytes).  Not
  * collective, does not wait, and may be called from any thread while another is inside a call on comm, except
  * ring_comm_destroy(): when that returns, comm is gone. */
@@ -193,6 +206,21 @@ RING_API uint32_t ring_comm_node_count(const ring_comm_t *comm);
 /* The error that ended comm as a sentence, "" while it works.  Stays until ring_comm_destroy(). */
 RING_API const char *ring_comm_error(const ring_comm_t *comm);
 
+/* Operations of the caller's own, for use on comm until they are destroyed or comm is.  All ranks make them in the same
+ * order: the number that *redop_out gets is compared like any other argument.  Not to be destroyed while a call that
+ * uses them is in flight.
+ *
+ * fn must be associative and commutative; it is called by the thread that is inside a call on comm, for a part of the
+ * elements at a time, and context is handed on as it is.
+ * Pre-multiplied sum: every rank's elements are multiplied by *scalar (an element of dtype, read now; each rank may
+ * have its own), then added up; for elements of that dtype only. Errors: INVALID, NOMEM, BUSY; LIMIT when comm has 128
+ * already. */
+RING_API RING_CHECK ring_status_t ring_redop_create(ring_comm_t *comm, ring_reduce_fn *fn, void *context,
+                                                    ring_redop_t *redop_out);
+RING_API RING_CHECK ring_status_t ring_redop_create_premul(ring_comm_t *comm, const void *scalar, ring_dtype_t dtype,
+                                                           ring_redop_t *redop_out);
+RING_API RING_CHECK ring_status_t ring_redop_destroy(ring_comm_t *comm, ring_redop_t redop);
+
 /* Who a rank is. */
 typedef struct ring_peer {
     uint32_t rank, node, local_rank;
@@ -209,22 +237,162 @@ typedef struct ring_choice {
 RING_API RING_CHECK ring_status_t ring_comm_choice(ring_comm_t *comm, ring_coll_t coll, size_t count,
                                                    ring_dtype_t dtype, ring_redop_t redop, ring_choice_t *choice_out);
 
-/* ---- all-reduce ------------------------------------------------------------------------------------------------ */
+/* ---- collectives ------------------------------------------------------------------------------------------------
+ *
+ * All ranks call the same collective with the same count, type, operation and root, else RING_ERR_MISMATCH on all
+ * ranks.  Counts are in elements and may be 0; a buffer of which nothing is used may be NULL.  Buffers need no
+ * alignment beyond that of the element type, belong to the caller, and are borrowed until the call returns (or its
+ * operation is done).  src and dst must not overlap except where "in place" says how; src is then what dst was.
+ * n is the size of the communicator, and a block is `count` elements; block r begins at element r * count.
+ *
+ * Every one exists as a blocking call and as NAME_start(), which only begins it and gives an operation; see below. */
 
-/* dst[i] = src[i] of rank 0 op src[i] of rank 1 op ..., i < count, on every rank; all ranks get the same bits.
- * src == dst means in place; any other overlap is RING_ERR_INVALID.  count may be 0 (then src and dst may be NULL); it
- * is the same on all ranks, as are dtype and redop, else RING_ERR_MISMATCH on all ranks.  Buffers need no alignment
- * beyond that of the element type.  Patarasuk and Yuan, JPDC 69(2), 2009, for the ring. */
+/* dst[i] = src[i] of rank 0 op src[i] of rank 1 op ..., i < count, on every rank; all ranks get the same bits.  In
+ * place: src == dst.  Patarasuk and Yuan, JPDC 69(2), 2009, for the ring. */
 RING_API RING_CHECK ring_status_t ring_all_reduce(ring_comm_t *comm, const void *src, void *dst, size_t count,
                                                   ring_dtype_t dtype, ring_redop_t redop);
 
-typedef struct ring_op ring_op_t; /* opaque: one collective in flight */
+/* The same, on rank root only; dst counts on root alone.  In place: src == dst on root. */
+RING_API RING_CHECK ring_status_t ring_reduce(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                              ring_dtype_t dtype, ring_redop_t redop, uint32_t root);
 
-/* The same, only begun: *op_out belongs to the caller, who ends it with ring_op_free().  src and dst stay borrowed until
- * ring_op_test() or ring_op_wait() has said done.  Any number may be in flight; all ranks start them in the same order,
- * and may wait for them in any.  Progress is made inside calls on the same communicator. */
+/* dst = src of root; src counts on root alone.  In place: src == dst on root. */
+RING_API RING_CHECK ring_status_t ring_broadcast(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                 ring_dtype_t dtype, uint32_t root);
+
+/* src is n blocks; dst becomes block `rank` of what an all-reduce of src would give.  In place: dst is the own block of
+ * src; the rest of src stays as it is. */
+RING_API RING_CHECK ring_status_t ring_reduce_scatter(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                      ring_dtype_t dtype, ring_redop_t redop);
+
+/* src is a block; block r of dst becomes src of rank r, on all ranks.  In place: src is the own block of dst. */
+RING_API RING_CHECK ring_status_t ring_all_gather(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                  ring_dtype_t dtype);
+
+/* src and dst are n blocks; block r of dst becomes block `rank` of src of rank r.  In place: src == dst, at the price
+ * of a copy. */
+RING_API RING_CHECK ring_status_t ring_all_to_all(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                  ring_dtype_t dtype);
+
+/* As all_gather, on root only.  In place: on root, src is the own block of dst. */
+RING_API RING_CHECK ring_status_t ring_gather(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                              ring_dtype_t dtype, uint32_t root);
+
+/* src of root is n blocks; dst becomes block `rank` of it.  In place: on root, dst is the own block of src. */
+RING_API RING_CHECK ring_status_t ring_scatter(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                               ring_dtype_t dtype, uint32_t root);
+
+/* Returns when all ranks have called it. */
+RING_API RING_CHECK ring_status_t ring_barrier(ring_comm_t *comm);
+
+/* The variable-count forms: block r is counts[r] elements and begins at element displs[r]; displs NULL means one block
+ * after the other.  Arrays have n entries and are read during the call only.  counts of reduce_scatterv and all_gatherv
+ * are the same on all ranks.  all_to_allv: rcounts[r] here is scounts[rank] on rank r.  gatherv and scatterv: the
+ * arrays count on root alone; `count` is the length of the own block, the same number as root has for it.  In place as
+ * the regular forms; all_to_allv: src == dst when all four arrays are alike. */
+RING_API RING_CHECK ring_status_t ring_reduce_scatterv(ring_comm_t *comm, const void *src, void *dst,
+                                                       const size_t *counts, ring_dtype_t dtype, ring_redop_t redop);
+RING_API RING_CHECK ring_status_t ring_all_gatherv(ring_comm_t *comm, const void *src, void *dst, const size_t *counts,
+                                                   const size_t *displs, ring_dtype_t dtype);
+RING_API RING_CHECK ring_status_t ring_all_to_allv(ring_comm_t *comm, const void *src, const size_t *scounts,
+                                                   const size_t *sdispls, void *dst, const size_t *rcounts,
+                                                   const size_t *rdispls, ring_dtype_t dtype);
+RING_API RING_CHECK ring_status_t ring_gatherv(ring_comm_t *comm, const void *src, size_t count, void *dst,
+                                               const size_t *rcounts, const size_t *rdispls, ring_dtype_t dtype,
+                                               uint32_t root);
+RING_API RING_CHECK ring_status_t ring_scatterv(ring_comm_t *comm, const void *src, const size_t *scounts,
+                                                const size_t *sdispls, void *dst, size_t count, ring_dtype_t dtype,
+                                                uint32_t root);
+
+/* ---- point to point --------------------------------------------------------------------------------------------
+ *
+ * The k-th send to a peer meets the peer's k-th receive from this rank; there are no tags, and both give the same count
+ * and type, else RING_ERR_MISMATCH.  A send may return before the peer has received, or may not: a pattern that must
+ * not depend on that is put into a group, or started.  A rank may send to itself, in a group or by operations.  Calls
+ * that two ranks make on each other, collectives included, come in the same order on both. */
+RING_API RING_CHECK ring_status_t ring_send(ring_comm_t *comm, const void *src, size_t count, ring_dtype_t dtype,
+                                            uint32_t peer);
+RING_API RING_CHECK ring_status_t ring_recv(ring_comm_t *comm, void *dst, size_t count, ring_dtype_t dtype,
+                                            uint32_t peer);
+/* Both at once: scount elements of src go to rank `to`, rcount elements of dst come from rank `from`. */
+RING_API RING_CHECK ring_status_t ring_sendrecv(ring_comm_t *comm, const void *src, size_t scount, uint32_t to,
+                                                void *dst, size_t rcount, uint32_t from, ring_dtype_t dtype);
+
+/* ---- groups ----------------------------------------------------------------------------------------------------
+ *
+ * Blocking calls between ring_group_start() and ring_group_end() are only noted; ring_group_end() begins all of them,
+ * lets them run side by side, and returns when all are complete.  So sends and receives in a group cannot block each
+ * other, and neighbouring small all-reduces of one type and operation travel as one.  Groups may be nested: the
+ * outermost end counts.  A call that is refused (RING_ERR_INVALID) is not noted, the others are.  Operations cannot be
+ * started inside a group: RING_ERR_STATE.  ring_group_end() returns the first failure. */
+RING_API RING_CHECK ring_status_t ring_group_start(ring_comm_t *comm);
+RING_API RING_CHECK ring_status_t ring_group_end(ring_comm_t *comm);
+
+/* ---- operations ------------------------------------------------------------------------------------------------
+ *
+ * A call in flight, or prepared to be repeated.  The handle belongs to the caller, who ends it with ring_op_free();
+ * buffers stay borrowed until ring_op_test() or ring_op_wait() has said done.  Any number may be in flight; all ranks
+ * start them in the same order, and may wait for them in any.  Progress is made inside calls on the same
+ * communicator. */
+typedef struct ring_op ring_op_t; /* opaque */
+
+/* The calls above, only begun. */
 RING_API RING_CHECK ring_status_t ring_all_reduce_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
                                                         ring_dtype_t dtype, ring_redop_t redop, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_reduce_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                    ring_dtype_t dtype, ring_redop_t redop, uint32_t root,
+                                                    ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_broadcast_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                       ring_dtype_t dtype, uint32_t root, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_reduce_scatter_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                            ring_dtype_t dtype, ring_redop_t redop, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_all_gather_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                        ring_dtype_t dtype, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_all_to_all_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                        ring_dtype_t dtype, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_gather_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                    ring_dtype_t dtype, uint32_t root, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_scatter_start(ring_comm_t *comm, const void *src, void *dst, size_t count,
+                                                     ring_dtype_t dtype, uint32_t root, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_barrier_start(ring_comm_t *comm, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_reduce_scatterv_start(ring_comm_t *comm, const void *src, void *dst,
+                                                             const size_t *counts, ring_dtype_t dtype,
+                                                             ring_redop_t redop, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_all_gatherv_start(ring_comm_t *comm, const void *src, void *dst,
+                                                         const size_t *counts, const size_t *displs, ring_dtype_t dtype,
+                                                         ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_all_to_allv_start(ring_comm_t *comm, const void *src, const size_t *scounts,
+                                                         const size_t *sdispls, void *dst, const size_t *rcounts,
+                                                         const size_t *rdispls, ring_dtype_t dtype, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_gatherv_start(ring_comm_t *comm, const void *src, size_t count, void *dst,
+                                                     const size_t *rcounts, const size_t *rdispls, ring_dtype_t dtype,
+                                                     uint32_t root, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_scatterv_start(ring_comm_t *comm, const void *src, const size_t *scounts,
+                                                      const size_t *sdispls, void *dst, size_t count,
+                                                      ring_dtype_t dtype, uint32_t root, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_send_start(ring_comm_t *comm, const void *src, size_t count, ring_dtype_t dtype,
+                                                  uint32_t peer, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_recv_start(ring_comm_t *comm, void *dst, size_t count, ring_dtype_t dtype,
+                                                  uint32_t peer, ring_op_t **op_out);
+
+/* A call as a value.  Fields that its collective has no use for are not looked at; peers of send and recv are roots. */
+typedef struct ring_call {
+    ring_coll_t coll;
+    ring_dtype_t dtype;
+    ring_redop_t redop;
+    uint32_t root;
+    const void *src;
+    void *dst;
+    size_t count;
+    const size_t *scounts, *sdispls; /* of src: all_to_allv, scatterv, reduce_scatterv (counts) */
+    const size_t *rcounts, *rdispls; /* of dst: all_to_allv, gatherv, all_gatherv               */
+} ring_call_t;
+
+/* A persistent operation: everything is set up now, so that ring_op_start() has nothing to look up, and may be repeated
+ * on the same buffers as often as wanted, each time after the one before is done.  Preparing is not collective; all
+ * ranks start in the same order.  RING_ERR_STATE: started while it is under way, or not a prepared one. */
+RING_API RING_CHECK ring_status_t ring_op_prepare(ring_comm_t *comm, const ring_call_t *call, ring_op_t **op_out);
+RING_API RING_CHECK ring_status_t ring_op_start(ring_op_t *op);
 
 /* Make progress, and set *done_out to 1 when the operation is complete, else 0.  Returns how it ended, or RING_OK. */
 RING_API RING_CHECK ring_status_t ring_op_test(ring_op_t *op, int *done_out);

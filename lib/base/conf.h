@@ -32,7 +32,9 @@
     X(stall_time, "RING_STALL_TIME", TIME, "3s", "100ms", "24h", 0,                                                    \
       "after this long in one wait, say which ranks do not respond or have not come")                                  \
     X(algo, "RING_ALGO", TEXT, "auto", "", "", 1,                                                                      \
-      "algorithm: auto, a name that ring_info lists, or COLLECTIVE@NAME; ... or COLLECTIVE:0-64K@NAME,64K-inf@NAME")   \
+      "algorithms to use: auto, a name that ring_info lists, or rules: all_reduce:0-64K@doubling,64K-inf@ring;...")    \
+    X(deterministic, "RING_DETERMINISTIC", COUNT, "0", "0", "1", 1,                                                    \
+      "1: the same bits in every run, whatever the hosts, transports and sizes of pieces")                             \
     X(transport, "RING_TRANSPORT", TEXT, "auto", "", "", 1, "transport to use: auto, or a name that ring_info lists")  \
     X(segment, "RING_SEGMENT", BYTES, "256K", "1K", "1G", 1,                                                           \
       "largest piece of a buffer that travels as one message in a schedule")                                           \

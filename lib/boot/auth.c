@@ -168,3 +168,19 @@ bool ri_proof_verify(const uint8_t hello[RI_HELLO_BYTES], const uint8_t challeng
     sign(proof_label, hello, RI_HELLO_BYTES, challenge, RI_CHALLENGE_BYTES, key, mac);
     return same(mac, wire);
 }
+
+void ri_derive(const uint8_t secret[RI_KEY], uint64_t comm_id, uint32_t child, uint32_t color,
+               uint8_t secret_out[RI_KEY], uint64_t *comm_id_out)
+{
+    static const char label[16] = "libring split 1";
+    uint8_t said[sizeof label + 8 + 4 + 4], hash[RI_KEY + 8];
+    ready();
+    memcpy(said, label, sizeof label);
+    ri_put64(said + sizeof label, comm_id);
+    ri_put32(said + sizeof label + 8, child);
+    ri_put32(said + sizeof label + 12, color);
+    crypto_generichash(hash, sizeof hash, said, sizeof said, secret, RI_KEY);
+    memcpy(secret_out, hash, RI_KEY);
+    memcpy(comm_id_out, hash + RI_KEY, 8);
+    sodium_memzero(hash, sizeof hash);
+}

@@ -59,6 +59,10 @@ void ri_proof_encode(const uint8_t hello[RI_HELLO_BYTES], const uint8_t challeng
 bool ri_proof_verify(const uint8_t hello[RI_HELLO_BYTES], const uint8_t challenge[RI_CHALLENGE_BYTES],
                      const uint8_t key[RI_KEY], const uint8_t wire[RI_PROOF_BYTES]);
 
+/* Secret and number of a communicator that is split off another: the child-th, of that color. */
+void ri_derive(const uint8_t secret[RI_KEY], uint64_t comm_id, uint32_t child, uint32_t color,
+               uint8_t secret_out[RI_KEY], uint64_t *comm_id_out);
+
 void ri_random(void *bytes, size_t len); /* from the kernel */
 
 #endif

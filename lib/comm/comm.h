@@ -9,9 +9,15 @@
  *     fail.c     the first failure wins and reaches everybody
  *     control.c  connections among the hosts' first ranks, by which failures and leaving travel
  *     watch.c    seeing the ranks of this host die
+ *     layout.c   which ranks share a host, for algorithms
  *     wires.c    transports, links and the engine
  *     program.c  the cache of programs
+ *     arguments.c  what a caller gave, checked
+ *     redop.c    reduction operations that a program made
  *     op.c       operations: start, progress, wait
+ *     self.c     what a rank does with itself: jobs of one, sends to oneself
+ *     group.c    calls that are noted first and run together
+ *     split.c    new communicators from old ones
  *     stall.c    saying who is waited for
  *
  * Threads: the caller's thread does everything to do with data; the background thread (lib/base/loop.h) delivers
@@ -26,7 +32,7 @@
 #include "lib/boot/boot.h"
 #include "lib/boot/host.h"
 #include "lib/boot/port.h"
-#include "lib/coll/coll.h"
+#include "lib/coll/rules.h"
 #include "lib/node/node.h"
 #include "lib/sched/engine.h"
 
@@ -109,8 +115,9 @@ struct ri_local {            /* to another rank of this host */
 enum { RI_TRANSPORTS_MAX = 8 };
 struct ri_wires {
     uint32_t count;
-    struct ri_link **link;
-    uint32_t *number; /* by rank; RI_NONE: no link */
+    struct ri_link **link;        /* by number; NULL: the peer has not connected yet */
+    uint32_t *number;             /* by rank; RI_NONE: no link                     */
+    struct ri_expected *expected; /* links that peers are to connect        */
     struct ri_tctx *ctx[RI_TRANSPORTS_MAX];
     uint32_t ctxs;
     struct ri_engine *engine;
@@ -121,11 +128,12 @@ struct ri_wires {
 struct ri_program { /* cached: one shape */
     struct ri_program *next;
     const struct ri_algorithm *algorithm;
-    size_t count;
+    struct ri_call call; /* its shape: coll, root, count and arrays count */
     uint32_t esize;
     struct ri_sched sched;
     struct ri_spare *spare; /* runs not in use */
     uint32_t in_use;
+    size_t arrays[]; /* of call */
 };
 struct ri_spare {
     struct ri_spare *next;
@@ -139,13 +147,29 @@ struct ring_op {
     struct ring_op *next;            /* in flight                                             */
     struct ring_op *newer, **handle; /* all that the caller holds; handle: what points to us  */
     struct ri_call call;
-    struct ri_program *program; /* NULL: by the node */
+    struct ri_reduction reduction;
+    struct ri_program *program; /* NULL: by the node, or by itself */
     struct ri_spare *run;
+    struct ring_op *next_self; /* sends to itself that wait for the receive, and the other way round */
+    const void *given;         /* src as the caller gave it, when `scratch` or dst stands in for it */
+    void *scratch;             /* the operation's own */
     uint64_t deadline;
-    uint32_t seq;
+    uint32_t seq; /* 0 for send and recv */
     ring_status_t status;
-    bool begun, done;
+    bool persistent, begun, done, alone; /* alone: nobody else takes part */
+    size_t room[];                       /* arrays of call */
 };
+
+/* Made by ring_redop_create(): a user's function, or a pre-multiplied sum (fn NULL). */
+struct ri_made_op {
+    bool used;
+    ring_reduce_fn *fn;
+    void *context;
+    ring_dtype_t dtype;
+    _Alignas(8) unsigned char scalar[8];
+};
+enum { RI_REDOP_MADE = 128, RI_REDOPS_MADE = 128 };
+enum { RI_ROOT_SPLIT = 0xfff }; /* root of an all-gather that is one of ring_comm_split() */
 
 struct ring_comm {
     _Atomic uint32_t busy;
@@ -156,17 +180,31 @@ struct ring_comm {
     struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
     const struct ri_call *running; /* the blocking call that is inside the node */
+    struct ri_made_op *made;       /* operations of the caller's, or NULL */
+    size_t *room;                  /* arrays of the blocking call */
+    uint32_t *sent, *received;     /* by rank: sends and receives so far, where there were any */
+    struct ring_op *selves;        /* sends to, or receives from, this rank itself that are not matched; of one kind */
+    struct {
+        uint32_t depth, count, room;
+        struct ri_noted *noted;
+    } group;
+    uint32_t children;
     struct ri_patience patience;
     struct ri_wires wires;
     struct ri_program *programs; /* most recently used first */
 
     struct ri_conf conf;
+    struct ri_rules rules; /* RING_ALGO */
     uint64_t comm_id;
     uint8_t secret[RI_SECRET];
     struct ri_identity identity;
     struct ri_peer *peer;    /* by rank */
     _Atomic bool acquainted; /* peer[] is filled in */
     uint32_t node_index, nodes, local_rank, local_size;
+    struct ri_layout layout;
+    uint32_t *layout_numbers;
+    struct ri_port *port; /* open while links may still be made */
+    struct ri_member member;
     uint32_t *leader;      /* by node: its first rank                          */
     uint32_t *local_ranks; /* by local rank: the rank                          */
     int32_t *pids;         /* by local rank; for the node                      */
@@ -203,10 +241,8 @@ static inline bool ri_comm_broken(const struct ring_comm *c)
 }
 
 /* meet.c */
-/* Cards, hosts, endpoints, shared memory: fills in everything of c that other ranks decide.  port_out and m are for the
- * connections that follow; both are the caller's to end, also after a failure. */
-ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *boot, struct ri_member *m, uint64_t deadline,
-                           struct ri_port **port_out);
+/* Cards, hosts, endpoints, shared memory: fills in everything of c that other ranks decide. */
+ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *boot, uint64_t deadline);
 
 /* create.c */
 uint32_t ri_comm_generation(void); /* changes in a child after fork() */
@@ -226,7 +262,7 @@ ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char 
 const char *ri_comm_name(const struct ring_comm *c, uint32_t rank);
 
 /* control.c */
-ring_status_t ri_control_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline);
+ring_status_t ri_control_connect(struct ring_comm *c, uint64_t deadline);
 uint32_t ri_control_count(const struct ring_comm *c, uint32_t node); /* channels of a node's first rank */
 /* Pass on whatever of the board is new: to the other hosts, or by way of the host's first rank. */
 void ri_control_spread(struct ring_comm *c);
@@ -245,9 +281,14 @@ uint32_t ri_wires_usable(const struct ri_conf *conf);     /* mask of transports 
 const char *ri_wires_transports(void);                    /* "shm,tcp" */
 ring_status_t ri_wires_check(const struct ri_conf *conf); /* RING_TRANSPORT and RING_ALGO name things that exist */
 bool ri_wires_allowed(const struct ri_conf *conf, const char *transport);
-bool ri_wires_wanted(const struct ring_comm *c);      /* false: direct shared memory serves every call */
+bool ri_wires_direct(const struct ring_comm *c);      /* all ranks share memory, and may use it */
 uint32_t ri_wires_sockets(const struct ring_comm *c); /* descriptors that the links will need */
-ring_status_t ri_wires_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline);
+/* The links that all-reduces need; the rest are made when they are wanted. */
+ring_status_t ri_wires_connect(struct ring_comm *c, uint64_t deadline);
+/* Ready for programs, if it is not yet. */
+ring_status_t ri_wires_open(struct ring_comm *c);
+/* See to it that there is, or will be, a link to each of these ranks; what runs over it waits until it is there. */
+ring_status_t ri_wires_want(struct ring_comm *c, const uint32_t *peers, uint32_t count);
 unsigned ri_wires_progress(struct ring_comm *c);
 void ri_wires_sleep(void *comm, int ms); /* a ri_sleep_fn */
 /* First the links let go of what is posted, then the runs that own it may be freed, then the rest. */
@@ -258,21 +299,61 @@ void ri_wires_close(struct ring_comm *c);
 ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, struct ri_program **program_out,
                              struct ri_spare **run_out);
 void ri_program_put(struct ri_program *p, struct ri_spare *run);
-const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, ring_coll_t coll, size_t count, uint32_t esize,
+/* No rule of RING_ALGO asks for anything but direct shared memory. */
+bool ri_program_leaves_to_node(const struct ring_comm *c, const struct ri_call *call);
+/* NULL: there is no algorithm for that here. */
+const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, const struct ri_call *call,
                                              struct ri_coll_args *args_out);
 void ri_program_close(struct ring_comm *c);
 
+/* layout.c */
+ring_status_t ri_layout_make(struct ring_comm *c);
+void ri_layout_free(struct ring_comm *c);
+
+/* redop.c */
+ring_status_t ri_redop_check(const struct ring_comm *c, ring_dtype_t dtype, ring_redop_t redop);
+struct ri_reduction ri_redop_reduction(const struct ring_comm *c, ring_dtype_t dtype, ring_redop_t redop);
+/* What every rank's elements are multiplied by first; NULL: nothing. */
+const void *ri_redop_scalar(const struct ring_comm *c, ring_redop_t redop);
+ring_status_t ri_redop_make(struct ring_comm *c, const struct ri_made_op *op, ring_redop_t *redop_out);
+ring_status_t ri_redop_drop(struct ring_comm *c, ring_redop_t redop);
+
 /* op.c */
+bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call); /* by direct shared memory */
+ring_status_t ri_op_choice(struct ring_comm *c, const struct ri_call *call, ring_choice_t *choice_out);
 ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call);
-ring_status_t ri_op_start(struct ring_comm *c, const struct ri_call *call, struct ring_op **op_out);
+/* An operation with room for the arrays of a call of `coll`; nothing of it is begun. */
+ring_status_t ri_op_new(struct ring_comm *c, ring_coll_t coll, struct ring_op **op_out);
+/* Everything short of beginning; op->call is filled in.  On failure op may be freed. */
+ring_status_t ri_op_prepare(struct ring_comm *c, struct ring_op *op);
+void ri_op_launch(struct ring_comm *c, struct ring_op *op);
+/* A handle of the caller's, so that destroying the communicator can tell it. */
+void ri_op_hold(struct ring_comm *c, struct ring_op *op);
 ring_status_t ri_op_test(struct ring_op *op, int *done_out);
 ring_status_t ri_op_wait(struct ring_op *op);
-void ri_op_free(struct ring_op *op);    /* one that is done */
-void ri_op_orphan(struct ring_comm *c); /* the handles that the caller still holds outlive c */
-void ri_op_drain(struct ring_comm *c);  /* complete everything in flight */
+void ri_op_finish(struct ring_op *op, ring_status_t status); /* one that is in no list */
+void ri_op_discard(struct ring_op *op);                      /* frees one that is not in flight and not held */
+void ri_op_free(struct ring_op *op);                         /* frees one that is not in flight */
+void ri_op_orphan(struct ring_comm *c);                      /* the handles that the caller still holds outlive c */
+void ri_op_drain(struct ring_comm *c);                       /* complete everything in flight */
+unsigned ri_op_progress(struct ring_comm *c);
 void ri_op_stalled(void *comm, uint64_t waited);
-void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq, uint8_t algo,
-                     struct ri_signature *signature_out);
+/* How a call shows itself to people, and to the ranks of its host. */
+void ri_op_signature(const struct ri_call *call, uint32_t seq, struct ri_signature *signature_out);
+
+/* self.c */
+void ri_self_run(struct ring_comm *c, struct ring_op *op);
+void ri_self_meet(struct ring_comm *c, struct ring_op *op); /* a send to, or a receive from, itself */
+void ri_self_forget(struct ring_comm *c, struct ring_op *op);
+
+/* group.c */
+/* Both, or neither; other may be NULL. */
+ring_status_t ri_group_note(struct ring_comm *c, struct ring_op *one, struct ring_op *other);
+ring_status_t ri_group_end(struct ring_comm *c);
+void ri_group_close(struct ring_comm *c); /* calls that are noted and never ended are dropped */
+
+/* split.c */
+ring_status_t ri_comm_split(struct ring_comm *c, int32_t color, int32_t key, struct ring_comm **comm_out);
 
 /* stall.c */
 /* `calls`: with which call it waits. */

@@ -190,17 +190,17 @@ static void watch_idle(int fd)
 
 /* Those of a higher number are connected to first, then the others are collected: nobody waits in a circle, because the
  * background thread of each process answers. */
-static ring_status_t open_channel(struct ring_comm *c, struct ri_port *port, struct ri_member *m, struct ri_channel *ch,
-                                  uint64_t deadline)
+static ring_status_t open_channel(struct ring_comm *c, struct ri_channel *ch, uint64_t deadline)
 {
     struct ri_peer *p = &c->peer[c->leader[ch->node]];
     if (ch->node < c->node_index)
-        return ri_port_collect(port, m, p->rank, RI_FOR_CONTROL, 0, &c->board->abort, deadline, &ch->watch.fd);
+        return ri_port_collect(c->port, &c->member, p->rank, RI_FOR_CONTROL, 0, &c->board->abort, deadline,
+                               &ch->watch.fd);
     uint8_t key[RI_KEY];
     struct ri_hello h = {.comm_id = c->comm_id, .from = c->rank, .to = p->rank, .purpose = RI_FOR_CONTROL};
     ring_status_t status = ri_pair_key(&c->identity, c->rank, p->key, p->rank, c->comm_id, c->secret, key);
     if (!status)
-        status = ri_port_connect(port, &p->end, false, &h, key, &c->board->abort, deadline, &ch->watch.fd);
+        status = ri_port_connect(c->port, &p->end, false, &h, key, &c->board->abort, deadline, &ch->watch.fd);
     return status;
 }
 
@@ -236,7 +236,7 @@ static ring_status_t admit(struct ri_channel *ch)
     return status;
 }
 
-ring_status_t ri_control_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+ring_status_t ri_control_connect(struct ring_comm *c, uint64_t deadline)
 {
     if (!ri_comm_leads(c))
         return RING_OK;
@@ -246,7 +246,7 @@ ring_status_t ri_control_connect(struct ring_comm *c, struct ri_port *port, stru
     for (int collecting = 0; collecting < 2; collecting++)
         for (uint32_t i = 0; i < c->channels && !status; i++)
             if ((c->channel[i].node < c->node_index) == (collecting != 0) &&
-                !(status = open_channel(c, port, m, &c->channel[i], deadline)))
+                !(status = open_channel(c, &c->channel[i], deadline)))
                 status = admit(&c->channel[i]);
     return status;
 }

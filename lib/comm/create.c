@@ -61,6 +61,8 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
     c->leader = ri_new(b->size, sizeof *c->leader);
     c->local_ranks = ri_new(b->size, sizeof *c->local_ranks);
     c->conf = *conf;
+    if (ri_rules_parse(conf->algo, &c->rules))
+        c->rules.n = 0; /* was checked when the settings were read */
     c->rank = b->rank;
     c->size = b->size;
     c->comm_id = b->comm_id;
@@ -72,16 +74,15 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
                                                   : ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", b->size);
 }
 
-static void node_disagrees(void *owner, uint32_t peer, const struct ri_call *mine,
-                           const struct ri_call *theirs)
+static void node_disagrees(void *owner, uint32_t peer, const struct ri_call *mine, const struct ri_call *theirs)
 {
     struct ring_comm *c = owner;
     struct ri_signature s;
     char a[96], b[96];
     const uint32_t rank = peer < c->local_size ? c->local_ranks[peer] : UINT32_MAX;
-    ri_op_signature(c, mine, 0, 0, &s);
+    ri_op_signature(mine, 0, &s);
     ri_call_text(&s, a, sizeof a);
-    ri_op_signature(c, theirs, 0, 0, &s);
+    ri_op_signature(theirs, 0, &s);
     ri_call_text(&s, b, sizeof b);
     ri_comm_raise(c, RING_ERR_MISMATCH, rank, "ranks disagree on operation %u: %s calls %s, %s calls %s", c->seq,
                   ri_comm_name(c, c->rank), a, ri_comm_name(c, rank), b);
@@ -89,7 +90,7 @@ static void node_disagrees(void *owner, uint32_t peer, const struct ri_call *min
 
 static ring_status_t open_node(struct ring_comm *c, uint64_t deadline)
 {
-    if (c->size == 1 || ri_wires_wanted(c))
+    if (!ri_wires_direct(c))
         return RING_OK;
     int32_t *pids = c->pids = ri_new(c->local_size, sizeof *pids);
     if (!pids)
@@ -116,11 +117,11 @@ static ring_status_t open_node(struct ring_comm *c, uint64_t deadline)
     return status ? status : ri_node_probe(c->node, deadline);
 }
 
-static ring_status_t join_up(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+static ring_status_t join_up(struct ring_comm *c, uint64_t deadline)
 {
-    ring_status_t status = ri_control_connect(c, port, m, deadline);
+    ring_status_t status = ri_control_connect(c, deadline);
     if (!status)
-        status = ri_wires_connect(c, port, m, deadline);
+        status = ri_wires_connect(c, deadline);
     if (!status)
         status = open_node(c, deadline);
     return status;
@@ -156,15 +157,14 @@ static void alarmed(struct ri_watch *w, uint32_t events)
     a->on = false;
 }
 
-static ring_status_t join_alertly(struct ring_comm *c, struct ri_boot *boot, struct ri_port *port, struct ri_member *m,
-                                  uint64_t deadline)
+static ring_status_t join_alertly(struct ring_comm *c, struct ri_boot *boot, uint64_t deadline)
 {
     struct alarm a = {.watch = {.ready = alarmed}, .comm = c, .boot = boot};
     if (boot->ops->alert_fd) {
         a.watch.fd = boot->ops->alert_fd(boot);
         a.on = !ri_loop_add(&a.watch, EPOLLIN);
     }
-    ring_status_t status = join_up(c, port, m, deadline);
+    ring_status_t status = join_up(c, deadline);
     if (status)
         status = give_up(c, status);
     ri_loop_lock();
@@ -177,13 +177,21 @@ static ring_status_t join_alertly(struct ring_comm *c, struct ri_boot *boot, str
 /* RING_ALGO names an algorithm that cannot do what it is asked for here. */
 static void warn_of_choice(const struct ring_comm *c)
 {
-    struct ri_coll_args args;
-    if (c->size == 1 || ri_conf_is_auto(c->conf.algo) || (c->node && !strcmp(c->conf.algo, "node")))
-        return;
-    const struct ri_algorithm *a = ri_program_choose(c, RING_ALL_REDUCE, 4 * (size_t)c->size, 4, &args);
-    if (strcmp(a->name, c->conf.algo))
-        ri_log(RI_LOG_WARN, "RING_ALGO=%s is not possible for %u ranks on %u host%s over %s: %s and others are used",
-               c->conf.algo, c->size, c->nodes, c->nodes == 1 ? "" : "s", c->wires.names, a->name);
+    for (uint32_t i = 0; i < c->rules.n && c->size > 1; i++) {
+        const struct ri_rule *rule = &c->rules.rule[i];
+        const ring_coll_t coll = rule->any ? RING_ALL_REDUCE : rule->coll;
+        const struct ri_call call = {
+            .coll = coll, .dtype = RING_UINT8, .redop = RING_SUM, .count = rule->from < SIZE_MAX ? rule->from : 0};
+        struct ri_coll_args args;
+        const struct ri_algorithm *a = ri_program_choose(c, &call, &args);
+        const bool node = !strcmp(rule->name, "node"), fits = a && !strcmp(a->name, rule->name);
+        if (fits || !strcmp(rule->name, "auto") || (node && c->node) ||
+            (rule->any && !ri_algorithm_named(coll, rule->name)))
+            continue;
+        ri_log(RI_LOG_WARN, "RING_ALGO: %s is not possible for %s of %u ranks on %u host%s over %s: others are used",
+               rule->name, ring_coll_str(coll), c->size, c->nodes, c->nodes == 1 ? "" : "s",
+               c->wires.names[0] ? c->wires.names : "direct shared memory");
+    }
 }
 
 static void tell_about(const struct ring_comm *c)
@@ -199,9 +207,13 @@ static void dismantle(struct ring_comm *c)
 {
     strike_out(c);
     ri_op_orphan(c);
+    if (c->member.owner)
+        ri_port_leave(c->port, &c->member);
+    ri_port_close(c->port);
     ri_watch_close(c);
     ri_control_close(c);
     ri_wires_hang_up(c);
+    ri_group_close(c);
     ri_program_close(c);
     ri_wires_close(c);
     ri_node_close(c->node);
@@ -214,6 +226,11 @@ static void dismantle(struct ring_comm *c)
     ri_free(c->peer);
     ri_free(c->leader);
     ri_free(c->local_ranks);
+    ri_layout_free(c);
+    ri_free(c->made);
+    ri_free(c->room);
+    ri_free(c->sent);
+    ri_free(c->received);
     ri_free(c);
 }
 
@@ -221,8 +238,6 @@ ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, u
                              struct ring_comm **comm_out)
 {
     struct ring_comm *c = NULL;
-    struct ri_port *port = NULL;
-    struct ri_member member = {0};
     pthread_once(&fork_once, watch_forks);
     ring_status_t status = allocate(boot, conf, &c);
     if (!status)
@@ -232,13 +247,9 @@ ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, u
     if (!status && c->size > 1 && !(status = ri_loop_hold()))
         c->holds_loop = true;
     if (!status)
-        status = ri_comm_meet(c, boot, &member, deadline, &port);
+        status = ri_comm_meet(c, boot, deadline);
     if (!status && c->size > 1)
-        status = join_alertly(c, boot, port, &member, deadline);
-    if (member.owner)
-        ri_port_leave(port, &member);
-    if (port)
-        ri_port_close(port);
+        status = join_alertly(c, boot, deadline);
     if (status && c)
         dismantle(c);
     if (status)

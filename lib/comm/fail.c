@@ -48,7 +48,8 @@ ring_status_t ri_comm_verdict(struct ring_comm *c)
     const struct ri_failure *f = ri_comm_failure(c);
     if (!f)
         return RING_OK;
-    ri_control_spread(c); /* another rank of this host may have raised it; who leaves first must not be taken for lost */
+    ri_control_spread(
+        c); /* another rank of this host may have raised it; who leaves first must not be taken for lost */
     return ri_fail((ring_status_t)f->status, "%s", f->text);
 }
 

@@ -132,7 +132,7 @@ static ring_status_t group(struct ring_comm *c, const bool *apart)
     for (uint32_t r = 0; r < c->size; r++)
         if (c->peer[r].node == c->node_index)
             c->local_ranks[c->local_size++] = r;
-    return RING_OK;
+    return ri_layout_make(c);
 }
 
 /* Said before anything is opened. */
@@ -155,19 +155,18 @@ static bool key_of(void *owner, uint32_t from, uint8_t key_out[RI_KEY])
            !ri_pair_key(&c->identity, c->rank, c->peer[from].key, from, c->comm_id, c->secret, key_out);
 }
 
-static ring_status_t exchange_ends(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
-                                   struct ri_port **port_out)
+static ring_status_t exchange_ends(struct ring_comm *c, struct ri_boot *b, uint64_t deadline)
 {
     uint8_t bytes[RI_BOOT_BLOB_MAX];
     size_t len = 0;
     const struct sockaddr *toward = b->toward.ss_family ? (const struct sockaddr *)&b->toward : NULL;
     ring_status_t status = check_descriptors(c);
     if (!status)
-        status = ri_port_open_toward(&c->conf, c->nodes == 1, toward, port_out);
+        status = ri_port_open_toward(&c->conf, c->nodes == 1, toward, &c->port);
     if (!status) {
-        *m = (struct ri_member){.comm_id = c->comm_id, .rank = c->rank, .key = key_of, .owner = c};
-        ri_port_join(*port_out, m);
-        len = ri_endpoint_encode(ri_port_endpoint(*port_out), bytes, sizeof bytes);
+        c->member = (struct ri_member){.comm_id = c->comm_id, .rank = c->rank, .key = key_of, .owner = c};
+        ri_port_join(c->port, &c->member);
+        len = ri_endpoint_encode(ri_port_endpoint(c->port), bytes, sizeof bytes);
     }
     const ring_status_t mine = status;
     if ((status = tell(b, "end", mine, bytes, len, deadline)))
@@ -188,12 +187,13 @@ static size_t board_and_node(const struct ring_comm *c)
     return ri_board_bytes(c->size) + ri_node_bytes(c->local_size);
 }
 
-static ring_status_t give_memory(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+static ring_status_t give_memory(struct ring_comm *c, uint64_t deadline)
 {
     ring_status_t status = ri_seg_create("libring", board_and_node(c), &c->seg);
     for (uint32_t i = 0; i < c->locals; i++) {
         struct ri_local *l = &c->local[i];
-        ring_status_t one = ri_port_collect(port, m, l->rank, RI_FOR_NODE, 0, &c->board->abort, deadline, &l->home.fd);
+        ring_status_t one =
+            ri_port_collect(c->port, &c->member, l->rank, RI_FOR_NODE, 0, &c->board->abort, deadline, &l->home.fd);
         if (!one && c->seg)
             one = ri_fd_send(l->home.fd, ri_seg_fd(c->seg), "m", 1);
         if (!one)
@@ -203,7 +203,7 @@ static ring_status_t give_memory(struct ring_comm *c, struct ri_port *port, stru
     return status;
 }
 
-static ring_status_t take_memory(struct ring_comm *c, struct ri_port *port, uint64_t deadline)
+static ring_status_t take_memory(struct ring_comm *c, uint64_t deadline)
 {
     const struct ri_peer *first = &c->peer[c->leader[c->node_index]];
     struct ri_local *l = &c->local[0];
@@ -211,7 +211,7 @@ static ring_status_t take_memory(struct ring_comm *c, struct ri_port *port, uint
     struct ri_hello h = {.comm_id = c->comm_id, .from = c->rank, .to = first->rank, .purpose = RI_FOR_NODE};
     ring_status_t status = ri_pair_key(&c->identity, c->rank, first->key, first->rank, c->comm_id, c->secret, key);
     if (!status)
-        status = ri_port_connect(port, &first->end, true, &h, key, &c->board->abort, deadline, &l->home.fd);
+        status = ri_port_connect(c->port, &first->end, true, &h, key, &c->board->abort, deadline, &l->home.fd);
     struct ri_wait w;
     ri_wait_begin(&w, &c->board->abort, deadline, c->patience);
     int fd = -1, got = 0;
@@ -239,14 +239,14 @@ static ring_status_t list_locals(struct ring_comm *c)
     return RING_OK;
 }
 
-static ring_status_t share_memory(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+static ring_status_t share_memory(struct ring_comm *c, uint64_t deadline)
 {
     const uint64_t part = c->conf.timeout / 4, most = MEMORY_WAIT_S * RI_SECOND;
     const uint64_t soon = ri_deadline(part < most ? part : most);
     const uint64_t until = soon < deadline ? soon : deadline;
     if (c->local_size == 1)
         return RING_OK;
-    return ri_comm_leads(c) ? give_memory(c, port, m, until) : take_memory(c, port, until);
+    return ri_comm_leads(c) ? give_memory(c, until) : take_memory(c, until);
 }
 
 static void unshare(struct ring_comm *c)
@@ -325,10 +325,9 @@ static ring_status_t meet_locals(struct ring_comm *c)
     return status ? status : ri_watch_locals(c);
 }
 
-static ring_status_t meet_memory(struct ring_comm *c, struct ri_boot *b, struct ri_port *port, struct ri_member *m,
-                                 uint64_t deadline)
+static ring_status_t meet_memory(struct ring_comm *c, struct ri_boot *b, uint64_t deadline)
 {
-    const ring_status_t mine = share_memory(c, port, m, deadline);
+    const ring_status_t mine = share_memory(c, deadline);
     if (!ri_comm_broken(c))
         return judge_memory(c, b, mine, deadline);
     /* A rank that we saw end may have ended because another was lost: the meeting place knows who was first. */
@@ -336,8 +335,7 @@ static ring_status_t meet_memory(struct ring_comm *c, struct ri_boot *b, struct 
     return first ? first : ri_comm_verdict(c);
 }
 
-ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_member *m, uint64_t deadline,
-                           struct ri_port **port_out)
+ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, uint64_t deadline)
 {
     bool *apart = ri_new(c->size, sizeof *apart);
     if (!apart)
@@ -352,8 +350,8 @@ ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, struct ri_mem
     if (status || c->size == 1)
         return status;
     if (!(status = meet_locals(c)))
-        status = exchange_ends(c, b, m, deadline, port_out);
+        status = exchange_ends(c, b, deadline);
     if (!status)
-        status = meet_memory(c, b, *port_out, m, deadline);
+        status = meet_memory(c, b, deadline);
     return status ? status : change_board(c);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.c - operations: one collective call each.
+/* op.c - operations: one call each.
  *
  * Operations are kept in the order they were started, which is the same on all ranks.  Those over links run side by
  * side in the engine; those by direct shared memory are done one after the other.  Progress is made by whoever waits or
@@ -12,6 +12,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/comm/arguments.h"
 
 #define STALL_LOOK (100 * RI_MILLISECOND)
 /* Over links a look is a system call or two, and what arrives wakes the sleeper; so yield less than in shared memory.
@@ -26,18 +27,36 @@ static uint64_t coarse_now(void)
     return (uint64_t)t.tv_sec * RI_SECOND + (uint64_t)t.tv_nsec;
 }
 
-void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq, uint8_t algo,
-                     struct ri_signature *signature_out)
+void ri_op_signature(const struct ri_call *call, uint32_t seq, struct ri_signature *signature_out)
 {
-    (void)c;
     *signature_out = (struct ri_signature){.magic = RI_SIGNATURE_MAGIC,
                                            .seq = seq,
                                            .coll = (uint8_t)call->coll,
                                            .dtype = (uint8_t)call->dtype,
                                            .redop = (uint8_t)call->redop,
-                                           .algo = algo,
                                            .root = call->root,
                                            .count = call->count};
+}
+
+bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call)
+{
+    return c->node && call->coll != RING_SEND && call->coll != RING_RECV && (!c->rules.n || ri_program_leaves_to_node(c, call));
+}
+
+ring_status_t ri_op_choice(struct ring_comm *c, const struct ri_call *call, ring_choice_t *choice_out)
+{
+    struct ri_coll_args args;
+    const struct ri_algorithm *a = NULL;
+    if (c->size == 1)
+        *choice_out = (ring_choice_t){.algorithm = "copy", .transport = "self"};
+    else if (ri_op_by_node(c, call))
+        *choice_out = (ring_choice_t){.algorithm = "node", .transport = "shm"};
+    else if (ri_wires_open(c) || !(a = ri_program_choose(c, call, &args)))
+        return a ? ri_fail(RING_ERR_NOMEM, "no memory for links")
+                 : ri_fail(RING_ERR_UNSUPPORTED, "no algorithm does %s over links", ring_coll_str(call->coll));
+    else
+        *choice_out = (ring_choice_t){.algorithm = a->name, .transport = c->wires.names};
+    return RING_OK;
 }
 
 static uint8_t algorithm_number(const struct ri_algorithm *a)
@@ -50,13 +69,17 @@ static uint8_t algorithm_number(const struct ri_algorithm *a)
 
 /* ---- ends ------------------------------------------------------------------------------------------------------ */
 
-static void finish(struct ring_op *op, ring_status_t status)
+void ri_op_finish(struct ring_op *op, ring_status_t status)
 {
     op->status = status;
     op->done = true;
-    if (op->program && op->run)
+    if (op->persistent)
+        return;
+    if (op->run)
         ri_program_put(op->program, op->run);
     op->run = NULL;
+    ri_free(op->scratch);
+    op->scratch = NULL;
 }
 
 /* Takes op, which *at points to, out of the list. */
@@ -74,7 +97,12 @@ static void finish_all(struct ring_comm *c, ring_status_t status)
     while (c->first) {
         struct ring_op *op = c->first;
         unlink_at(c, &c->first);
-        finish(op, status);
+        ri_op_finish(op, status);
+    }
+    while (c->selves) {
+        struct ring_op *op = c->selves;
+        c->selves = op->next_self;
+        ri_op_finish(op, status);
     }
 }
 
@@ -82,15 +110,15 @@ static ring_status_t late(struct ring_comm *c, const struct ring_op *op)
 {
     struct ri_signature s;
     char call[96], who[RI_FAILURE_TEXT / 2], limit[32] = "";
-    ri_op_signature(c, &op->call, op->seq, 0, &s);
+    ri_op_signature(&op->call, op->seq, &s);
     ri_call_text(&s, call, sizeof call);
     ri_stall_missing(c, RI_SECOND, who, sizeof who);
     for (size_t i = 0; i < ri_conf_row_count; i++)
         if (ri_conf_rows[i].offset == offsetof(struct ri_conf, op_timeout))
             ri_conf_print(&c->conf, &ri_conf_rows[i], limit, sizeof limit);
     ri_comm_raise(c, RING_ERR_TIMEOUT, UINT32_MAX,
-                  "operation %u, %s, was not complete on %s after %s (RING_OP_TIMEOUT); not responding: %s", op->seq,
-                  call, ri_comm_name(c, c->rank), limit, who);
+                  "%s (operation %u) was not complete on %s after %s (RING_OP_TIMEOUT); not responding: %s", call,
+                  op->seq, ri_comm_name(c, c->rank), limit, who);
     return ri_comm_verdict(c);
 }
 
@@ -120,11 +148,17 @@ static ring_status_t fail(struct ring_comm *c, const struct ring_op *op, ring_st
 
 /* ---- progress -------------------------------------------------------------------------------------------------- */
 
+/* NULL: the node's own. */
+static const struct ri_reduction *made_reduction(const struct ring_op *op)
+{
+    return (unsigned)op->call.redop >= RI_REDOP_MADE ? &op->reduction : NULL;
+}
+
 static ring_status_t step_node(struct ring_comm *c, struct ring_op *op, bool *done, unsigned *moved)
 {
     bool went = false;
     if (!op->begun) {
-        ri_node_begin(c->node, &op->call, NULL);
+        ri_node_begin(c->node, &op->call, made_reduction(op));
         op->begun = true;
     }
     const ring_status_t status = ri_node_step(c->node, done, &went);
@@ -148,7 +182,7 @@ static ring_status_t look_at_ops(struct ring_comm *c, unsigned *moved)
         node_busy |= !op->program && !done;
         if (done) {
             unlink_at(c, at);
-            finish(op, RING_OK);
+            ri_op_finish(op, RING_OK);
             ++*moved;
         } else
             at = &op->next;
@@ -165,16 +199,31 @@ static ring_status_t progress(struct ring_comm *c, unsigned *moved)
 static void report_stall(struct ring_comm *c, const struct ring_op *op, uint64_t waited)
 {
     struct ri_signature calls;
-    ri_op_signature(c, &op->call, op->seq, 0, &calls);
+    ri_op_signature(&op->call, op->seq, &calls);
     ri_comm_stalled(c, &calls, waited);
+}
+
+/* Both kinds in flight: who sleeps for one looks after the other meanwhile. */
+static void sleep_at_most_briefly(void *comm, int ms)
+{
+    (void)ms;
+    ri_node_sleep(((struct ring_comm *)comm)->node, 1);
+}
+
+static bool links_busy(const struct ring_comm *c)
+{
+    const struct ring_op *op = c->first;
+    while (op && !op->program)
+        op = op->next;
+    return op != NULL;
 }
 
 static ring_status_t wait_for(struct ring_comm *c, struct ring_op *op)
 {
     struct ri_wait w;
     uint64_t begun = 0, look = 0;
-    ri_sleep_fn *sleep = op->program ? ri_wires_sleep : ri_node_sleep;
-    void *arg = op->program ? (void *)c : (void *)c->node;
+    ri_sleep_fn *sleep = op->program ? ri_wires_sleep : links_busy(c) ? sleep_at_most_briefly : ri_node_sleep;
+    void *arg = sleep == ri_node_sleep ? (void *)c->node : (void *)c;
     struct ri_patience patience = c->patience;
     if (op->program && patience.yields > LINK_YIELDS)
         patience.yields = LINK_YIELDS;
@@ -214,86 +263,172 @@ void ri_op_stalled(void *comm, uint64_t waited)
     report_stall(c, &op, waited);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------- */
-
-/* A job of one, and only there. */
-static void run_alone(const struct ri_call *call)
+unsigned ri_op_progress(struct ring_comm *c)
 {
-    if (call->count && call->src != call->dst)
-        memcpy(call->dst, call->src, call->count * ring_dtype_size(call->dtype));
+    unsigned moved;
+    (void)progress(c, &moved); /* a failure is the operation's, and told when it is waited for */
+    return moved;
 }
 
-static ring_status_t begin(struct ring_comm *c, struct ring_op *op, const struct ri_call *call)
+/* ---- beginning ------------------------------------------------------------------------------------------------- */
+
+ring_status_t ri_op_new(struct ring_comm *c, ring_coll_t coll, struct ring_op **op_out)
 {
-    *op = (struct ring_op){.comm = c, .call = *call, .deadline = coarse_now() + c->conf.op_timeout, .status = RING_OK};
-    if (!c->node) {
-        const ring_status_t status = ri_program_get(c, call, &op->program, &op->run);
-        if (status)
-            return status;
+    struct ring_op *op = ri_new(1, sizeof *op + ri_arguments_room(c, coll) * sizeof *op->room);
+    if (!op)
+        return ri_fail(RING_ERR_NOMEM, "no memory for an operation");
+    op->comm = c;
+    op->handle = &op->newer;
+    *op_out = op;
+    return RING_OK;
+}
+
+static bool exchanges_in_place(const struct ri_call *call)
+{
+    return call->coll == RING_ALL_TO_ALL && call->src == call->dst && call->src;
+}
+
+/* What is multiplied first, or overwritten before it is read, goes to where nothing else is. */
+static ring_status_t stand_in(struct ring_comm *c, struct ring_op *op)
+{
+    struct ri_call *call = &op->call;
+    const bool scaled = ri_redop_scalar(c, call->redop);
+    const size_t bytes = ri_arguments_extent(c, call).src;
+    if (!bytes || (!scaled && !exchanges_in_place(call)))
+        return RING_OK;
+    op->given = call->src;
+    if (scaled && call->coll == RING_ALL_REDUCE) {
+        call->src = call->dst;
+        return RING_OK;
     }
-    op->seq = ++c->seq;
-    if (op->program) {
-        struct ri_signature signature;
-        const struct ri_reduction reduction = ri_reduction_for(call->dtype, call->redop);
-        ri_op_signature(c, call, op->seq, algorithm_number(op->program->algorithm), &signature);
-        ri_run_start(op->run->run, call->src, call->dst, &reduction, &signature);
+    if (!(op->scratch = ri_new_aligned(64, bytes)))
+        return ri_fail(RING_ERR_NOMEM, "no memory for a copy of %zu bytes", bytes);
+    call->src = op->scratch;
+    return RING_OK;
+}
+
+static void fill_in(struct ring_comm *c, const struct ring_op *op)
+{
+    const size_t bytes = ri_arguments_extent(c, &op->call).src;
+    const void *scalar = ri_redop_scalar(c, op->call.redop);
+    void *to = (void *)(uintptr_t)op->call.src; /* our scratch, or the caller's dst */
+    if (scalar)
+        ri_scale(to, op->given, bytes / ring_dtype_size(op->call.dtype), op->call.dtype, scalar);
+    else
+        memcpy(to, op->given, bytes);
+}
+
+static bool to_itself(const struct ring_comm *c, const struct ri_call *call)
+{
+    return (call->coll == RING_SEND || call->coll == RING_RECV) && call->root == c->rank;
+}
+
+ring_status_t ri_op_prepare(struct ring_comm *c, struct ring_op *op)
+{
+    ring_status_t status = stand_in(c, op);
+    op->reduction = ri_redop_reduction(c, op->call.dtype, op->call.redop);
+    op->alone = c->size == 1 || to_itself(c, &op->call);
+    op->done = true; /* until it is launched */
+    if (!status && !op->alone && !ri_op_by_node(c, &op->call))
+        status = ri_program_get(c, &op->call, &op->program, &op->run);
+    if (status) {
+        ri_free(op->scratch);
+        op->scratch = NULL;
+    }
+    return status;
+}
+
+/* What the two ends of a message have to say of it is the same: which one of theirs it is, and what it carries. */
+static uint32_t *messages_with(struct ring_comm *c, const struct ri_call *call)
+{
+    uint32_t **numbers = call->coll == RING_SEND ? &c->sent : &c->received;
+    if (!*numbers)
+        *numbers = ri_new(c->size, sizeof **numbers);
+    return *numbers ? &(*numbers)[call->root] : NULL;
+}
+
+static void start_run(struct ring_comm *c, struct ring_op *op)
+{
+    struct ri_signature signature;
+    const bool message = op->call.coll == RING_SEND || op->call.coll == RING_RECV;
+    uint32_t *number = message ? messages_with(c, &op->call) : NULL;
+    ri_op_signature(&op->call, op->seq, &signature);
+    signature.algo = algorithm_number(op->program->algorithm);
+    if (message) {
+        signature.seq = number ? ++*number : 0;
+        signature.coll = RING_SEND;
+        signature.algo = 0;
+        signature.root = 0;
+    }
+    if (op->call.variable)
+        signature.count = 0; /* each lane says how many bytes it carries */
+    ri_run_start(op->run->run, op->call.src, op->call.dst, &op->reduction, &signature);
+}
+
+void ri_op_launch(struct ring_comm *c, struct ring_op *op)
+{
+    const bool message = op->call.coll == RING_SEND || op->call.coll == RING_RECV;
+    op->deadline = coarse_now() + c->conf.op_timeout;
+    op->status = RING_OK;
+    op->done = op->begun = false;
+    op->seq = message ? 0 : ++c->seq;
+    if (op->given)
+        fill_in(c, op);
+    if (op->alone) {
+        if (message)
+            ri_self_meet(c, op);
+        else
+            ri_self_run(c, op);
+        return;
     }
     *c->last = op;
     c->last = &op->next;
-    return RING_OK;
+    if (op->program)
+        start_run(c, op);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------------------- */
+
+/* A failed beginning that others may wait for. */
+static ring_status_t not_begun(struct ring_comm *c, ring_status_t status)
+{
+    if (status == RING_ERR_NOMEM || status == RING_ERR_INVALID || ri_comm_broken(c))
+        return status;
+    ri_comm_raise(c, status, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
+    return ri_comm_verdict(c);
+}
+
+static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call)
+{
+    c->seq++;
+    c->running = call;
+    const ring_status_t status = ri_node_run(c->node, call, NULL, coarse_now() + c->conf.op_timeout);
+    ri_stall_over(c);
+    if (!status)
+        return RING_OK;
+    const struct ring_op op = {.comm = c, .call = *call, .seq = c->seq};
+    return fail(c, &op, status);
 }
 
 ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call)
 {
-    struct ring_op op;
-    if (c->size == 1) {
-        run_alone(call);
-        return RING_OK;
-    }
-    if (c->node && !c->first) {
-        c->seq++;
-        c->running = call;
-        const ring_status_t status = ri_node_run(c->node, call, NULL, coarse_now() + c->conf.op_timeout);
-        ri_stall_over(c);
-        if (!status)
-            return RING_OK;
-        op = (struct ring_op){.comm = c, .call = *call, .seq = c->seq};
-        return fail(c, &op, status);
-    }
-    const ring_status_t status = begin(c, &op, call);
-    return status ? status : wait_for(c, &op);
+    if (!c->first && (unsigned)call->redop < RI_REDOPS && ri_op_by_node(c, call) && !exchanges_in_place(call))
+        return run_by_node(c, call);
+    struct ring_op op = {.comm = c, .call = *call};
+    const ring_status_t status = ri_op_prepare(c, &op);
+    if (status)
+        return not_begun(c, status);
+    ri_op_launch(c, &op);
+    return wait_for(c, &op);
 }
 
-/* Handles are kept in a list, so that destroying the communicator can tell them. */
-static void hold(struct ring_comm *c, struct ring_op *op)
+void ri_op_hold(struct ring_comm *c, struct ring_op *op)
 {
     op->newer = c->handles;
     op->handle = &c->handles;
     if (c->handles)
         c->handles->handle = &op->newer;
     c->handles = op;
-}
-
-ring_status_t ri_op_start(struct ring_comm *c, const struct ri_call *call, struct ring_op **op_out)
-{
-    struct ring_op *op = ri_new(1, sizeof *op);
-    ring_status_t status = op ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for an operation");
-    if (!status && c->size == 1) {
-        run_alone(call);
-        *op = (struct ring_op){.comm = c, .done = true};
-    } else if (!status) {
-        unsigned moved;
-        status = begin(c, op, call);
-        if (!status)
-            (void)progress(c, &moved); /* a failure is the operation's, and told when it is waited for */
-    }
-    if (status)
-        ri_free(op);
-    else {
-        hold(c, op);
-        *op_out = op;
-    }
-    return status;
 }
 
 ring_status_t ri_op_test(struct ring_op *op, int *done_out)
@@ -312,9 +447,20 @@ ring_status_t ri_op_test(struct ring_op *op, int *done_out)
 
 ring_status_t ri_op_wait(struct ring_op *op)
 {
+    if (!op->done && op->alone)
+        return ri_fail(RING_ERR_STATE, "a %s that meets nothing: rank %u must start the other side first",
+                       op->call.coll == RING_SEND ? "send to itself" : "receive from itself", op->comm->rank);
     if (!op->done)
         (void)wait_for(op->comm, op);
     return op->status ? ri_comm_verdict(op->comm) : RING_OK;
+}
+
+void ri_op_discard(struct ring_op *op)
+{
+    if (op->run && op->comm)
+        ri_program_put(op->program, op->run);
+    ri_free(op->scratch);
+    ri_free(op);
 }
 
 void ri_op_free(struct ring_op *op)
@@ -322,7 +468,7 @@ void ri_op_free(struct ring_op *op)
     *op->handle = op->newer;
     if (op->newer)
         op->newer->handle = op->handle;
-    ri_free(op);
+    ri_op_discard(op);
 }
 
 void ri_op_orphan(struct ring_comm *c)
@@ -331,6 +477,7 @@ void ri_op_orphan(struct ring_comm *c)
         struct ring_op *op = c->handles;
         c->handles = op->newer;
         op->comm = NULL;
+        op->run = NULL; /* goes with the programs */
         op->newer = NULL;
         op->handle = &op->newer; /* nobody points to it */
     }
@@ -340,4 +487,9 @@ void ri_op_drain(struct ring_comm *c)
 {
     while (c->first)
         (void)wait_for(c, c->first);
+    while (c->selves) { /* messages to itself that nobody will take */
+        struct ring_op *op = c->selves;
+        ri_self_forget(c, op);
+        ri_op_finish(op, RING_OK);
+    }
 }

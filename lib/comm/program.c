@@ -6,19 +6,29 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/comm/arguments.h"
 
 enum { KEEP_PROGRAMS = 64, KEEP_STEPS = 200000 };
 
-const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, ring_coll_t coll, size_t count, uint32_t esize,
+static const char *wanted(const struct ring_comm *c, const struct ri_call *call)
+{
+    if (!c->rules.n)
+        return NULL;
+    return ri_rules_find(&c->rules, call->coll, ri_arguments_total(c, call) * ring_dtype_size(call->dtype));
+}
+
+bool ri_program_leaves_to_node(const struct ring_comm *c, const struct ri_call *call)
+{
+    const char *name = wanted(c, call);
+    return !name || !strcmp(name, "node");
+}
+
+const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, const struct ri_call *call,
                                              struct ri_coll_args *args_out)
 {
-    *args_out = (struct ri_coll_args){.rank = c->rank,
-                                      .size = c->size,
-                                      .count = count,
-                                      .esize = esize,
-                                      .seg = ri_segment_for(count * esize, c->size, esize, c->conf.segment)};
-    const char *forced = ri_conf_is_auto(c->conf.algo) ? NULL : c->conf.algo;
-    return ri_algorithm_choose(coll, args_out, &c->wires.model, forced);
+    *args_out = ri_coll_args_for(call, c->rank, c->size, &c->layout, c->conf.segment);
+    args_out->ordered = c->conf.deterministic;
+    return ri_algorithm_choose(call->coll, args_out, &c->wires.model, wanted(c, call));
 }
 
 static void drop(struct ri_program *p)
@@ -50,11 +60,23 @@ static void trim(struct ring_comm *c)
     }
 }
 
-static struct ri_program *find(struct ring_comm *c, size_t count, uint32_t esize)
+static bool same_array(const size_t *one, const size_t *other, uint32_t n)
+{
+    return one == other || (one && other && !memcmp(one, other, n * sizeof *one));
+}
+
+static bool same_shape(const struct ring_comm *c, const struct ri_call *a, const struct ri_call *b)
+{
+    return a->coll == b->coll && a->count == b->count && a->root == b->root && a->variable == b->variable &&
+           same_array(a->scounts, b->scounts, c->size) && same_array(a->sdispls, b->sdispls, c->size) &&
+           same_array(a->rcounts, b->rcounts, c->size) && same_array(a->rdispls, b->rdispls, c->size);
+}
+
+static struct ri_program *find(struct ring_comm *c, const struct ri_call *call, uint32_t esize)
 {
     for (struct ri_program **at = &c->programs; *at; at = &(*at)->next) {
         struct ri_program *p = *at;
-        if (p->count != count || p->esize != esize)
+        if (p->esize != esize || !same_shape(c, &p->call, call))
             continue;
         *at = p->next;
         p->next = c->programs;
@@ -64,17 +86,44 @@ static struct ri_program *find(struct ring_comm *c, size_t count, uint32_t esize
     return NULL;
 }
 
-static ring_status_t make(struct ring_comm *c, ring_coll_t coll, size_t count, uint32_t esize,
-                          struct ri_program **program_out)
+/* The shape outlives the caller's arrays. */
+static void keep_shape(const struct ring_comm *c, struct ri_program *p, const struct ri_call *call)
+{
+    const size_t *const given[] = {call->scounts, call->sdispls, call->rcounts, call->rdispls};
+    const size_t **const kept[] = {&p->call.scounts, &p->call.sdispls, &p->call.rcounts, &p->call.rdispls};
+    p->call = *call;
+    for (int i = 0; i < 4; i++)
+        if (given[i]) {
+            size_t *copy = p->arrays + i * (size_t)c->size;
+            memcpy(copy, given[i], c->size * sizeof *copy);
+            *kept[i] = copy;
+        }
+}
+
+static ring_status_t build(struct ring_comm *c, struct ri_program *p)
 {
     struct ri_coll_args args;
-    struct ri_program *p = ri_new(1, sizeof *p);
+    p->algorithm = ri_program_choose(c, &p->call, &args);
+    if (!p->algorithm)
+        return ri_fail(RING_ERR_UNSUPPORTED, "no algorithm does %s among %u ranks over links",
+                       ring_coll_str(p->call.coll), c->size);
+    return p->algorithm->build(&p->sched, &args);
+}
+
+static ring_status_t make(struct ring_comm *c, const struct ri_call *call, uint32_t esize,
+                          struct ri_program **program_out)
+{
+    const size_t arrays = call->scounts || call->rcounts ? 4 * (size_t)c->size : 0;
+    struct ri_program *p = ri_new(1, sizeof *p + arrays * sizeof *p->arrays);
     if (!p)
         return ri_fail(RING_ERR_NOMEM, "no memory for a program");
-    p->algorithm = ri_program_choose(c, coll, count, esize, &args);
-    p->count = count;
+    keep_shape(c, p, call);
     p->esize = esize;
-    const ring_status_t status = p->algorithm->build(&p->sched, &args);
+    ring_status_t status = ri_wires_open(c);
+    if (!status)
+        status = build(c, p);
+    if (!status)
+        status = ri_wires_want(c, p->sched.peers, p->sched.npeers);
     if (status) {
         drop(p);
         return status;
@@ -108,8 +157,8 @@ ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, st
                              struct ri_spare **run_out)
 {
     const uint32_t esize = (uint32_t)ring_dtype_size(call->dtype);
-    struct ri_program *p = find(c, call->count, esize);
-    ring_status_t status = p ? RING_OK : make(c, call->coll, call->count, esize, &p);
+    struct ri_program *p = find(c, call, esize);
+    ring_status_t status = p ? RING_OK : make(c, call, esize, &p);
     if (!status)
         status = take_run(c, p, run_out);
     if (!status) {

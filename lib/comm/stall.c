@@ -17,16 +17,43 @@
 /* Clocks of several ranks' waits: a notice counts as "waits now" when it is not older than our wait by more. */
 #define SLACK RI_SECOND
 
+static bool reduces(uint8_t coll)
+{
+    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+}
+
+static bool rooted(uint8_t coll)
+{
+    return coll == RING_REDUCE || coll == RING_BROADCAST || coll == RING_GATHER || coll == RING_SCATTER;
+}
+
+static void redop_text(uint8_t redop, char *text, size_t cap)
+{
+    const char *name = ring_redop_str((ring_redop_t)redop);
+    if (name)
+        snprintf(text, cap, "%s", name);
+    else
+        snprintf(text, cap, "operation %u", redop);
+}
+
 void ri_call_text(const struct ri_signature *s, char *text, size_t cap)
 {
-    if (s->coll == RI_COLL_DESTROY) {
-        snprintf(text, cap, "ring_comm_destroy()");
+    char redop[24] = "", root[24] = "";
+    if (s->coll == RI_COLL_DESTROY || s->root == RI_ROOT_SPLIT || s->coll == RING_BARRIER) {
+        snprintf(text, cap, "%s",
+                 s->coll == RI_COLL_DESTROY ? "ring_comm_destroy()"
+                 : s->coll == RING_BARRIER  ? "barrier"
+                                            : "ring_comm_split()");
         return;
     }
-    const char *coll = ring_coll_str((ring_coll_t)s->coll), *dtype = ring_dtype_str((ring_dtype_t)s->dtype),
-               *redop = ring_redop_str((ring_redop_t)s->redop);
-    snprintf(text, cap, "%s of %" PRIu64 " %s (%s)", coll ? coll : "an unknown collective", s->count,
-             dtype ? dtype : "of an unknown type", redop ? redop : "unknown operation");
+    const char *coll = ring_coll_str((ring_coll_t)s->coll), *dtype = ring_dtype_str((ring_dtype_t)s->dtype);
+    if (reduces(s->coll))
+        redop_text(s->redop, redop, sizeof redop);
+    if (rooted(s->coll))
+        snprintf(root, sizeof root, "%sroot %u", redop[0] ? ", " : "", s->root);
+    snprintf(text, cap, "%s of %" PRIu64 " %s%s%s%s%s", coll ? coll : "an unknown collective", s->count,
+             dtype ? dtype : "of an unknown type", redop[0] || root[0] ? " (" : "", redop, root,
+             redop[0] || root[0] ? ")" : "");
 }
 
 static bool waits(struct ring_comm *c, uint32_t rank, uint64_t waited)
@@ -77,7 +104,8 @@ void ri_stall_missing(struct ring_comm *c, uint64_t waited, char *text, size_t c
 
 static void compare(struct ring_comm *c, const struct ri_signature *mine)
 {
-    for (uint32_t r = 0; r < c->size; r++) {
+    /* Messages between two ranks are theirs alone. */
+    for (uint32_t r = 0; r < c->size && mine->seq; r++) {
         struct ri_signature theirs;
         uint64_t since;
         if (r == c->rank || !ri_board_read(c->board, r, &theirs, &since) || theirs.seq != mine->seq ||

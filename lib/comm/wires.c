@@ -2,8 +2,10 @@
 /* wires.c - which peers need a link, over which transport, and how it is made; then progress and sleep over all of
  * them.
  *
- * Links go to the peers that some algorithm talks to, and there are none when direct shared memory serves every call.
- */
+ * Links for all-reduces are made with the communicator (none when direct shared memory serves them); the others when a
+ * program first wants them.  Of two ranks the lower connects, which the other's background thread answers whatever its
+ * own thread does; the higher finds the connection when it looks, and until then what runs over the link waits.  So
+ * wanting a link never waits for the peer's program. */
 #include "lib/comm/comm.h"
 
 #include <poll.h>
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 enum { LANES_PER_TRANSPORT = RI_LANES, TYPICAL_BYTES = 1 << 16 };
@@ -77,52 +80,34 @@ static ring_status_t check_transports(const struct ri_conf *conf)
     }
 }
 
-static ring_status_t check_algorithm(const struct ri_conf *conf)
-{
-    char names[256] = "auto, node";
-    size_t n = strlen(names);
-    for (uint32_t i = 0; ri_algorithms[i]; i++) {
-        if (ri_algorithms[i]->coll != RING_ALL_REDUCE)
-            continue;
-        if (!strcmp(ri_algorithms[i]->name, conf->algo))
-            return RING_OK;
-        n += (size_t)snprintf(names + n, sizeof names - n, ", %s", ri_algorithms[i]->name);
-    }
-    return strcmp(conf->algo, "node")
-               ? ri_fail(RING_ERR_CONFIG, "RING_ALGO=\"%.80s\" is not accepted: it takes one of %s", conf->algo, names)
-               : RING_OK;
-}
-
 ring_status_t ri_wires_check(const struct ri_conf *conf)
 {
-    ring_status_t status = RING_OK;
-    if (!ri_conf_is_auto(conf->transport))
-        status = check_transports(conf);
-    if (!status && !ri_conf_is_auto(conf->algo))
-        status = check_algorithm(conf);
-    return status;
+    struct ri_rules rules;
+    const ring_status_t status = ri_conf_is_auto(conf->transport) ? RING_OK : check_transports(conf);
+    return status ? status : ri_rules_parse(conf->algo, &rules);
 }
 
 /* Direct shared memory is what the transport shm is to links: who forbids one forbids the other. */
-bool ri_wires_wanted(const struct ring_comm *c)
+bool ri_wires_direct(const struct ring_comm *c)
 {
-    const bool algorithm = ri_conf_is_auto(c->conf.algo) || !strcmp(c->conf.algo, "node");
-    const bool direct = c->conf.node == RI_NODE_AUTO && algorithm && ri_wires_allowed(&c->conf, "shm");
-    return c->size > 1 && !(direct && c->local_size == c->size);
+    return c->size > 1 && c->local_size == c->size && c->conf.node == RI_NODE_AUTO && ri_wires_allowed(&c->conf, "shm");
 }
 
 /* ---- which peers ----------------------------------------------------------------------------------------------- */
 
+/* Those that small, middle and large all-reduces talk to: what nearly every job does, known before its first call. */
 static ring_status_t mark_peers(const struct ring_comm *c, bool *wanted)
 {
-    const struct ri_coll_args args = {
-        .rank = c->rank, .size = c->size, .count = 4 * (size_t)c->size, .esize = 4, .seg = c->conf.segment};
+    static const size_t counts[] = {1, 1 << 14, 1 << 22};
     ring_status_t status = RING_OK;
-    for (uint32_t i = 0; ri_algorithms[i] && !status; i++) {
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !status; i++) {
+        const struct ri_call call = {
+            .coll = RING_ALL_REDUCE, .dtype = RING_FLOAT, .redop = RING_SUM, .count = counts[i]};
+        struct ri_coll_args args;
         struct ri_sched s = {0};
-        if (ri_algorithms[i]->coll != RING_ALL_REDUCE || !ri_algorithms[i]->fits(&args))
+        if (ri_wires_direct(c) && ri_program_leaves_to_node(c, &call))
             continue;
-        status = ri_algorithms[i]->build(&s, &args);
+        status = ri_program_choose(c, &call, &args)->build(&s, &args);
         for (uint32_t p = 0; p < s.npeers && !status; p++)
             wanted[s.peers[p]] = true;
         ri_sched_free(&s);
@@ -156,7 +141,7 @@ static const struct ri_transport *choose(const struct ring_comm *c, uint32_t ran
 uint32_t ri_wires_sockets(const struct ring_comm *c)
 {
     uint32_t n = 0;
-    bool *wanted = ri_wires_wanted(c) ? ri_new(c->size, sizeof *wanted) : NULL;
+    bool *wanted = ri_new(c->size, sizeof *wanted); /* none: a rough count is all it is */
     if (wanted && !mark_peers(c, wanted))
         for (uint32_t r = 0; r < c->size; r++) {
             uint32_t index;
@@ -191,58 +176,129 @@ static ring_status_t open_context(struct ring_comm *c, const struct ri_transport
     return t->open(ctx);
 }
 
-/* Connected descriptors for one link, in the same order at both ends. */
-static ring_status_t join(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint32_t rank, uint32_t index,
-                          int *fds, uint32_t count, uint64_t deadline)
+/* A link whose sockets are not all there yet. */
+struct ri_expected {
+    struct ri_expected *next;
+    uint32_t rank, index, count; /* the peer, its transport, sockets */
+    int fds[LANES_PER_TRANSPORT];
+};
+
+static void drop_expected(struct ri_expected *e)
 {
-    const struct ri_peer *p = &c->peer[rank];
-    const bool by_unix = ri_transports[index]->rendezvous == RI_RENDEZVOUS_UNIX;
-    const ri_abort_word *abort = &c->board->abort;
+    for (uint32_t i = 0; i < e->count; i++)
+        if (e->fds[i] >= 0)
+            close(e->fds[i]);
+    ri_free(e);
+}
+
+static uint16_t lane_of(const struct ri_expected *e, uint32_t i)
+{
+    return (uint16_t)(e->index * LANES_PER_TRANSPORT + i);
+}
+
+static ring_status_t connect_all(struct ring_comm *c, struct ri_expected *e, uint64_t deadline)
+{
+    const struct ri_peer *p = &c->peer[e->rank];
+    const bool by_unix = ri_transports[e->index]->rendezvous == RI_RENDEZVOUS_UNIX;
     uint8_t key[RI_KEY];
-    ring_status_t status = ri_pair_key(&c->identity, c->rank, p->key, rank, c->comm_id, c->secret, key);
-    for (uint32_t i = 0; i < count && !status; i++) {
-        const uint16_t lane = (uint16_t)(index * LANES_PER_TRANSPORT + i);
-        struct ri_hello h = {.comm_id = c->comm_id, .from = c->rank, .to = rank, .purpose = RI_FOR_LINK, .lane = lane};
-        if (c->rank < rank)
-            status = ri_port_connect(port, &p->end, by_unix, &h, key, abort, deadline, &fds[i]);
-        else
-            status = ri_port_collect(port, m, rank, RI_FOR_LINK, lane, abort, deadline, &fds[i]);
+    ring_status_t status = ri_pair_key(&c->identity, c->rank, p->key, e->rank, c->comm_id, c->secret, key);
+    for (uint32_t i = 0; i < e->count && !status; i++) {
+        struct ri_hello h = {
+            .comm_id = c->comm_id, .from = c->rank, .to = e->rank, .purpose = RI_FOR_LINK, .lane = lane_of(e, i)};
+        status = ri_port_connect(c->port, &p->end, by_unix, &h, key, &c->board->abort, deadline, &e->fds[i]);
     }
     return status;
 }
 
-static ring_status_t make_link(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint32_t rank,
-                               uint64_t deadline)
+/* The link itself, once its sockets are there; e is used up. */
+static ring_status_t finish_link(struct ring_comm *c, struct ri_expected *e)
 {
-    uint32_t index;
+    const struct ri_transport *t = ri_transports[e->index];
+    const struct ri_peer *me = &c->peer[c->rank], *p = &c->peer[e->rank];
     struct ri_tctx *ctx = NULL;
+    ring_status_t status = open_context(c, t, &ctx);
+    struct ri_link *l = status ? NULL : ri_new_aligned(64, t->link_size);
+    if (!status && !l)
+        status = ri_fail(RING_ERR_NOMEM, "no memory for a link to %s", p->name);
+    if (status) {
+        drop_expected(e);
+        return status;
+    }
+    l->ctx = ctx;
+    l->self = (struct ri_end){.rank = me->rank, .node = me->node, .name = me->name};
+    l->peer = (struct ri_end){.rank = p->rank, .node = p->node, .name = p->name};
+    l->initiator = c->rank < e->rank;
+    const uint32_t number = c->wires.number[e->rank];
+    c->wires.link[number] = l;
+    status = t->connect(l, e->fds, e->count);
+    ri_free(e);
+    if (!status)
+        ri_engine_link_ready(c->wires.engine, number);
+    return status;
+}
+
+/* The link that a peer makes, if all of it has come. */
+static ring_status_t look_for(struct ring_comm *c, struct ri_expected **at)
+{
+    struct ri_expected *e = *at;
+    for (uint32_t i = 0; i < e->count; i++) {
+        if (e->fds[i] >= 0)
+            continue;
+        const ring_status_t status =
+            ri_port_try_collect(c->port, &c->member, e->rank, RI_FOR_LINK, lane_of(e, i), &e->fds[i]);
+        if (status || e->fds[i] < 0)
+            return status;
+    }
+    *at = e->next;
+    return finish_link(c, e);
+}
+
+static ring_status_t look_for_all(struct ring_comm *c)
+{
+    ring_status_t status = RING_OK;
+    for (struct ri_expected **at = &c->wires.expected; *at && !status;) {
+        struct ri_expected *e = *at;
+        status = look_for(c, at);
+        if (*at == e)
+            at = &e->next;
+    }
+    return status;
+}
+
+static ring_status_t want_link(struct ring_comm *c, uint32_t rank, uint64_t deadline)
+{
+    struct ri_wires *w = &c->wires;
     const struct ri_peer *me = &c->peer[c->rank], *p = &c->peer[rank];
+    uint32_t index;
     const struct ri_transport *t = choose(c, rank, &index);
     if (!t)
         return ri_fail(RING_ERR_UNSUPPORTED, "no transport joins %s and %s (RING_TRANSPORT=%.80s, built: %s)", me->name,
                        p->name, c->conf.transport, ri_wires_transports());
-    ring_status_t status = open_context(c, t, &ctx);
-    if (status)
-        return status;
-    int fds[LANES_PER_TRANSPORT];
-    const uint32_t count = t->rendezvous == RI_RENDEZVOUS_NONE ? 0 : t->sockets(&c->conf);
-    memset(fds, -1, sizeof fds);
-    if ((status = join(c, port, m, rank, index, fds, count, deadline))) {
-        for (uint32_t i = 0; i < count; i++)
-            if (fds[i] >= 0)
-                close(fds[i]);
-        return status;
-    }
-    struct ri_link *l = ri_new_aligned(64, t->link_size);
-    if (!l)
+    struct ri_expected *e = ri_new(1, sizeof *e);
+    if (!e)
         return ri_fail(RING_ERR_NOMEM, "no memory for a link to %s", p->name);
-    l->ctx = ctx;
-    l->self = (struct ri_end){.rank = me->rank, .node = me->node, .name = me->name};
-    l->peer = (struct ri_end){.rank = p->rank, .node = p->node, .name = p->name};
-    l->initiator = c->rank < rank;
-    c->wires.number[rank] = c->wires.count;
-    c->wires.link[c->wires.count++] = l;
-    return t->connect(l, fds, count);
+    *e = (struct ri_expected){.rank = rank, .index = index};
+    e->count = t->rendezvous == RI_RENDEZVOUS_NONE ? 0 : t->sockets(&c->conf);
+    memset(e->fds, -1, sizeof e->fds);
+    w->number[rank] = w->count++;
+    if (c->rank > rank && e->count) {
+        e->next = w->expected;
+        w->expected = e;
+        return RING_OK;
+    }
+    const ring_status_t status = connect_all(c, e, deadline);
+    if (status)
+        drop_expected(e);
+    return status ? status : finish_link(c, e);
+}
+
+ring_status_t ri_wires_want(struct ring_comm *c, const uint32_t *peers, uint32_t count)
+{
+    ring_status_t status = RING_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        if (c->wires.number[peers[i]] == RI_NONE)
+            status = want_link(c, peers[i], ri_deadline(c->conf.timeout));
+    return status;
 }
 
 static uint32_t link_of(const void *arg, uint32_t peer) { return ((const struct ring_comm *)arg)->wires.number[peer]; }
@@ -260,7 +316,7 @@ static void disagree(void *owner, uint32_t peer, const struct ri_signature *mine
 static ring_status_t open_engine(struct ring_comm *c)
 {
     const struct ri_engine_setup setup = {.rank = c->rank,
-                                          .links = c->wires.count,
+                                          .links = c->size,
                                           .link = c->wires.link,
                                           .link_of = link_of,
                                           .arg = c,
@@ -296,36 +352,47 @@ static void make_model(struct ring_comm *c)
     rate(c, false, &m->near_latency, &m->near_byte);
 }
 
-static ring_status_t connect_wanted(struct ring_comm *c, const bool *wanted, struct ri_port *port, struct ri_member *m,
-                                    uint64_t deadline)
+ring_status_t ri_wires_open(struct ring_comm *c)
 {
-    ring_status_t status = RING_OK;
-    /* To the higher ranks first: connecting never waits for the other's own thread, collecting does. */
-    for (uint32_t step = 1; step < c->size && !status; step++) {
-        const uint32_t rank = (c->rank + step) % c->size;
-        if (wanted[rank])
-            status = make_link(c, port, m, rank, deadline);
-    }
-    return status ? status : open_engine(c);
+    struct ri_wires *w = &c->wires;
+    if (w->engine)
+        return RING_OK;
+    w->number = w->number ? w->number : ri_new(c->size, sizeof *w->number);
+    w->link = w->link ? w->link : ri_new(c->size, sizeof *w->link);
+    if (!w->number || !w->link)
+        return ri_fail(RING_ERR_NOMEM, "no memory for links to %u ranks", c->size);
+    memset(w->number, 0xff, c->size * sizeof *w->number);
+    make_model(c);
+    return open_engine(c);
 }
 
-ring_status_t ri_wires_connect(struct ring_comm *c, struct ri_port *port, struct ri_member *m, uint64_t deadline)
+static ring_status_t await_expected(struct ring_comm *c, uint64_t deadline)
 {
-    if (!ri_wires_wanted(c))
-        return RING_OK;
+    struct ri_wait w;
+    ring_status_t status = RING_OK;
+    ri_wait_begin(&w, &c->board->abort, deadline, c->patience);
+    while (!status && !(status = look_for_all(c)) && c->wires.expected)
+        if ((status = ri_wait_round(&w, NULL, NULL)) == RING_ERR_TIMEOUT)
+            status = ri_fail(status, "%s did not make its data connection to %s before the deadline",
+                             ri_comm_name(c, c->wires.expected->rank), ri_comm_name(c, c->rank));
+    return status;
+}
+
+ring_status_t ri_wires_connect(struct ring_comm *c, uint64_t deadline)
+{
     bool *wanted = ri_new(c->size, sizeof *wanted);
-    c->wires.number = ri_new(c->size, sizeof *c->wires.number);
-    c->wires.link = ri_new(c->size, sizeof *c->wires.link);
-    ring_status_t status = wanted && c->wires.number && c->wires.link
-                               ? mark_peers(c, wanted)
-                               : ri_fail(RING_ERR_NOMEM, "no memory for links to %u ranks", c->size);
-    if (!status) {
-        memset(c->wires.number, 0xff, c->size * sizeof *c->wires.number);
-        make_model(c);
-        status = connect_wanted(c, wanted, port, m, deadline);
+    ring_status_t status = wanted ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", c->size);
+    if (!status && !ri_wires_direct(c))
+        status = ri_wires_open(c);
+    if (!status)
+        status = mark_peers(c, wanted);
+    for (uint32_t step = 1; step < c->size && !status; step++) {
+        const uint32_t rank = (c->rank + step) % c->size;
+        if (wanted[rank] && !(status = ri_wires_open(c)))
+            status = want_link(c, rank, deadline);
     }
     ri_free(wanted);
-    return status;
+    return status ? status : await_expected(c, deadline);
 }
 
 /* ---- using them ------------------------------------------------------------------------------------------------ */
@@ -335,6 +402,8 @@ unsigned ri_wires_progress(struct ring_comm *c)
     struct ri_wires *w = &c->wires;
     struct ri_queue done = {0};
     unsigned moved = 0;
+    if (w->expected && look_for_all(c) && !ri_comm_broken(c))
+        ri_comm_raise(c, RING_ERR_SYSTEM, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
     for (uint32_t i = 0; i < w->ctxs; i++)
         moved += w->ctx[i]->transport->progress(w->ctx[i], &done);
     return moved + ri_engine_progress(w->engine, &done);
@@ -351,7 +420,7 @@ void ri_wires_sleep(void *comm, int ms)
         fds[armed] = (struct pollfd){.fd = w->ctx[armed]->transport->wait_fd(w->ctx[armed]), .events = POLLIN};
     }
     if (idle)
-        poll(fds, armed, ms);
+        poll(fds, armed, w->expected ? 1 : ms); /* connections that come wake nobody */
     for (uint32_t i = 0; i < armed; i++)
         w->ctx[i]->transport->disarm(w->ctx[i]);
 }
@@ -359,12 +428,18 @@ void ri_wires_sleep(void *comm, int ms)
 void ri_wires_hang_up(struct ring_comm *c)
 {
     for (uint32_t i = 0; i < c->wires.count; i++)
-        c->wires.link[i]->ctx->transport->disconnect(c->wires.link[i]);
+        if (c->wires.link[i])
+            c->wires.link[i]->ctx->transport->disconnect(c->wires.link[i]);
 }
 
 void ri_wires_close(struct ring_comm *c)
 {
     struct ri_wires *w = &c->wires;
+    while (w->expected) {
+        struct ri_expected *e = w->expected;
+        w->expected = e->next;
+        drop_expected(e);
+    }
     if (w->engine)
         ri_engine_close(w->engine);
     for (uint32_t i = 0; i < w->count; i++)

@@ -80,7 +80,7 @@ static uint32_t signature_of(const struct ri_call *call)
 {
     return ((uint32_t)coll_as_called(call) & 15) | ((uint32_t)call->dtype & 15) << 4 |
            (ri_node_combines(call->coll) ? ((uint32_t)call->redop & 255) << 8 : 0) |
-           (ri_node_rooted(call->coll) ? (call->root << ROOT_AT & SIGNATURE) : 0);
+           (call->root << ROOT_AT & SIGNATURE);
 }
 
 static struct ri_call call_of(uint32_t sig, uint64_t count)

@@ -102,11 +102,16 @@ def listening(net, i):
     return [line.split()[3] for line in text.splitlines()]
 
 
-def case_no_port_stays_open():
-    """While a job runs nothing listens: all connections are made at the start."""
+def case_ports_close_with_the_communicator():
+    """While a job runs its ranks listen on the chosen interface, for links that are wanted later; then no more."""
     with harness.Net(2) as net:
         with jobs.job(4, "loop", net=net, place=[0, 0, 1, 1]) as j:
             j.await_text("looping")
+            for i in range(2):
+                hosts = {where.rsplit(":", 1)[0] for where in listening(net, i)}
+                check(hosts and not hosts & {"0.0.0.0", "*", "[::]"}, hosts)
+        with jobs.job(4, "sums", "linger=30", net=net, place=[0, 0, 1, 1]) as j:
+            j.await_text("left")
             check(listening(net, 0) == [] and listening(net, 1) == [], listening(net, 0), listening(net, 1))
 
 

@@ -432,5 +432,7 @@ int main(int argc, char **argv)
     if (mode->run != mismatch)
         need(status);
     printf("left\n");
+    fflush(stdout);
+    nap((double)setting("linger", 0));
     return code;
 }
