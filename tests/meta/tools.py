@@ -207,8 +207,10 @@ def case_info_prints_schedules():
     names = re.search(r"\nAlgorithms.*?\n(.*?)\n\n", info().out, re.S)[1].splitlines()
     check(names[0].split()[0] == "node", names)  # direct loads and stores: nothing to print a schedule of
     for name, coll in (line.split()[:2] for line in names[1:]):
-        one = info("schedule", coll, "--algo", name, "--size", "2", "--rank", "1", "--count", "1000").out
-        both = info("schedule", coll, "--algo", name, "--size", "2", "--count", "1000").out
+        size, per_host = {"hier": ("4", "2"), "rabenseifner": ("4", "1")}.get(name, ("2", "1"))
+        call = ["schedule", coll, "--algo", name, "--size", size, "--per-host", per_host, "--count", "1000"]
+        one = info(*call, "--rank", "1").out
+        both = info(*call).out
         alone = coll in ("send", "recv")  # rank 0, the root, is the one that the other talks to
         check(one and one in both and (alone or both.count("rank") > one.count("rank")), name, one, both)
         check("ranges are in bytes" in one, one)

@@ -138,8 +138,9 @@ static int list(void)
 
 static const char usage[] =
     "usage: ring_info                                     what this library is and how it is set\n"
-    "       ring_info schedule COLLECTIVE --algo NAME --size N [--rank R] [--count ELEMENTS] [--dtype TYPE]\n"
-    "                 [--segment BYTES]                   the program an algorithm makes for one rank, or for all\n"
+    "       ring_info schedule COLLECTIVE --algo NAME --size N [--rank R] [--root R] [--count ELEMENTS]\n"
+    "                 [--dtype TYPE] [--segment BYTES] [--per-host RANKS]\n"
+    "                                                     the program an algorithm makes for one rank, or for all\n"
     "       ring_info --help | --version\n";
 
 static int act(int argc, char **argv)

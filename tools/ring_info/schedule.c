@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule.c - "ring_info schedule": the program that an algorithm makes, as text, with its unordered conflicts if any.
- */
+ *
+ * Rank r is on host r / --per-host; for send and recv, --root is the other rank. */
 #include "ring_info.h"
 
 #include <stdbool.h>
@@ -17,8 +18,11 @@ struct request {
     const struct ri_algorithm *algorithm;
     struct ri_call call;
     uint32_t rank, size;
+    uint32_t per_host; /* this many ranks share a host, one after another */
     size_t segment;
     bool all_ranks;
+    uint32_t *hosts; /* node_of, order and first of the layout, one behind the other */
+    struct ri_layout layout;
 };
 
 static int refuse(const char *what, const char *value, const char *accepted)
@@ -71,32 +75,37 @@ static int read_dtype(struct request *q, const char *text)
 
 static int read_option(struct request *q, const char *name, const char *text)
 {
-    uint64_t value = 0;
-    int code;
+    uint64_t size = q->size, rank = q->rank, root = q->call.root, count = q->call.count, segment = q->segment;
+    uint64_t per_host = q->per_host;
+    const struct {
+        const char *name;
+        uint64_t low, high, *value;
+    } numbers[] = {
+        {"--size", 1, 65536, &size},
+        {"--rank", 0, 65535, &rank},
+        {"--root", 0, 65535, &root},
+        {"--count", 0, UINT64_C(1) << 40, &count},
+        {"--segment", 1, UINT64_C(1) << 30, &segment},
+        {"--per-host", 1, 65536, &per_host},
+    };
+    int code = -1;
     if (!strcmp(name, "--algo"))
         return read_algorithm(q, text);
     if (!strcmp(name, "--dtype"))
         return read_dtype(q, text);
-    if (!strcmp(name, "--size")) {
-        code = read_number(name, text, 1, 65536, &value);
-        q->size = (uint32_t)value;
-    } else if (!strcmp(name, "--rank")) {
-        code = read_number(name, text, 0, 65535, &value);
-        q->rank = (uint32_t)value;
-        q->all_ranks = false;
-    } else if (!strcmp(name, "--root")) {
-        code = read_number(name, text, 0, 65535, &value);
-        q->call.root = (uint32_t)value;
-    } else if (!strcmp(name, "--count")) {
-        code = read_number(name, text, 0, UINT64_C(1) << 40, &value);
-        q->call.count = (size_t)value;
-    } else if (!strcmp(name, "--segment")) {
-        code = read_number(name, text, 1, UINT64_C(1) << 30, &value);
-        q->segment = (size_t)value;
-    } else {
-        code =
-            refuse("option", name, "--algo, --size, --rank, --root, --count, --dtype and --segment, each with a value");
-    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && code < 0; i++)
+        if (!strcmp(name, numbers[i].name))
+            code = read_number(name, text, numbers[i].low, numbers[i].high, numbers[i].value);
+    if (code < 0)
+        return refuse("option", name,
+                      "--algo, --size, --rank, --root, --count, --dtype, --segment and --per-host, each with a value");
+    q->all_ranks &= strcmp(name, "--rank") != 0;
+    q->size = (uint32_t)size;
+    q->rank = (uint32_t)rank;
+    q->call.root = (uint32_t)root;
+    q->call.count = (size_t)count;
+    q->segment = (size_t)segment;
+    q->per_host = (uint32_t)per_host;
     return code;
 }
 
@@ -112,7 +121,8 @@ static int read_request(struct request *q, int argc, char **argv)
 {
     int code = 0;
     unsigned coll = 0;
-    *q = (struct request){.call = {.dtype = RING_FLOAT, .count = 1000}, .segment = 256 << 10, .all_ranks = true};
+    *q = (struct request){
+        .call = {.dtype = RING_FLOAT, .count = 1000}, .segment = 256 << 10, .per_host = 1, .all_ranks = true};
     while (argc && ring_coll_str((ring_coll_t)coll) && strcmp(ring_coll_str((ring_coll_t)coll), argv[0]))
         coll++;
     if (!argc)
@@ -136,10 +146,27 @@ static int read_request(struct request *q, int argc, char **argv)
     return 0;
 }
 
+static bool lay_out(struct request *q)
+{
+    const uint32_t nodes = (q->size - 1) / q->per_host + 1;
+    q->hosts = calloc((size_t)2 * q->size + nodes + 1, sizeof *q->hosts);
+    if (!q->hosts)
+        return false;
+    uint32_t *node_of = q->hosts, *order = node_of + q->size, *first = order + q->size;
+    q->layout = (struct ri_layout){.nodes = nodes, .node_of = node_of, .order = order, .first = first};
+    for (uint32_t r = 0; r < q->size; r++) {
+        node_of[r] = r / q->per_host;
+        order[r] = r;
+    }
+    for (uint32_t i = 0; i <= nodes; i++)
+        first[i] = i < nodes ? i * q->per_host : q->size;
+    return true;
+}
+
 static int print_rank(const struct request *q, uint32_t rank)
 {
     struct ri_sched sched = {.status = RING_OK};
-    const struct ri_coll_args args = ri_coll_args_for(&q->call, rank, q->size, NULL, q->segment);
+    const struct ri_coll_args args = ri_coll_args_for(&q->call, rank, q->size, &q->layout, q->segment);
     char why[256];
     printf("# %s %s, rank %u of %u, %zu elements of %u bytes, segments of %zu bytes; ranges are in bytes\n",
            ring_coll_str(q->coll), q->algorithm->name, (unsigned)rank, (unsigned)args.size, args.count,
@@ -164,23 +191,36 @@ static bool peer_itself(const struct request *q, uint32_t rank)
     return (q->coll == RING_SEND || q->coll == RING_RECV) && rank == q->call.root;
 }
 
+static int print_all(const struct request *q)
+{
+    const uint32_t end = q->all_ranks ? q->size : q->rank + 1;
+    int code = 0;
+    for (uint32_t r = q->all_ranks ? 0 : q->rank; r < end && !code; r++) {
+        const struct ri_coll_args args = ri_coll_args_for(&q->call, r, q->size, &q->layout, q->segment);
+        if (q->all_ranks && peer_itself(q, r))
+            continue;
+        if (q->algorithm->fits(&args)) {
+            code = print_rank(q, r);
+            continue;
+        }
+        fprintf(stderr, "ring_info schedule: %s does not work for rank %u of %u and %zu elements: %s\n",
+                q->algorithm->name, (unsigned)r, (unsigned)q->size, q->call.count, q->algorithm->help);
+        code = 1;
+    }
+    return code;
+}
+
 int ring_info_schedule(int argc, char **argv)
 {
     struct request q;
     int code = read_request(&q, argc, argv);
     if (code)
         return code;
-    for (uint32_t r = q.all_ranks ? 0 : q.rank; r < (q.all_ranks ? q.size : q.rank + 1) && !code; r++) {
-        const struct ri_coll_args args = ri_coll_args_for(&q.call, r, q.size, NULL, q.segment);
-        if (q.all_ranks && peer_itself(&q, r))
-            continue;
-        if (q.algorithm->fits(&args)) {
-            code = print_rank(&q, r);
-            continue;
-        }
-        fprintf(stderr, "ring_info schedule: %s does not work for rank %u of %u and %zu elements: %s\n",
-                q.algorithm->name, (unsigned)r, (unsigned)q.size, q.call.count, q.algorithm->help);
+    if (!lay_out(&q)) {
+        fprintf(stderr, "ring_info schedule: no memory for %u ranks\n", (unsigned)q.size);
         return 1;
     }
+    code = print_all(&q);
+    free(q.hosts);
     return code;
 }
