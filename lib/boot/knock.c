@@ -3,8 +3,8 @@
  *
  * A peer may not be ready: refusals and closed connections are tried again until the deadline, with growing pauses.  An
  * attempt that has not come to the proof is given up after a while for the next address; after the proof the other side
- * either welcomes or closes, so that is waited for.  Where rails lead to the peer, the connections of its link are spread
- * over those that are up. */
+ * either welcomes or closes, so that is waited for.  Where rails lead to the peer, the connections of its link are
+ * spread over those that are up. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -151,7 +151,8 @@ static ring_status_t reach(struct knock *k, int fd, const struct sockaddr *sa, s
     return status;
 }
 
-/* From one of our addresses, so that routes which look at the source are taken.  Its port is chosen when it connects. */
+/* From one of our addresses, so that routes which look at the source are taken.  Its port is chosen when it connects.
+ */
 static ring_status_t leave_from(struct knock *k, int fd, const struct ri_address *from)
 {
     struct sockaddr_storage sa;
@@ -191,7 +192,8 @@ static ring_status_t attempt_unix(struct knock *k, int *fd_out)
     const size_t len = strnlen(k->peer->unix_name, RI_UNIX_NAME - 1);
     snprintf(k->where, sizeof k->where, "local socket @%.*s", (int)len, k->peer->unix_name);
     memcpy(sa.sun_path + 1, k->peer->unix_name, len);
-    return attempt(k, NULL, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len), fd_out);
+    return attempt(k, NULL, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len),
+                   fd_out);
 }
 
 /* A link-local address is meaningful on one link only: ours, when we have chosen one, else the one named like the

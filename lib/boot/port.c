@@ -151,8 +151,9 @@ void ri_port_explain(const struct ri_port *port, char *text, size_t cap)
     for (unsigned i = 0; i < port->choice.count && n >= 0 && (size_t)n < cap; i++) {
         const struct ri_address *a = &port->endpoint.addr[i];
         const char *before = !i ? "" : i + 1 < port->choice.count ? ", " : " and ";
-        n += snprintf(text + n, cap - (size_t)n, "%s%s%s%s", before, a->family ? ri_address_print(a, address) : "nothing",
-                      port->rails ? " of " : "", port->rails ? port->choice.of[i] : "");
+        n += snprintf(text + n, cap - (size_t)n, "%s%s%s%s", before,
+                      a->family ? ri_address_print(a, address) : "nothing", port->rails ? " of " : "",
+                      port->rails ? port->choice.of[i] : "");
     }
     if (n >= 0 && (size_t)n < cap)
         snprintf(text + n, cap - (size_t)n, " of interface %s: %s", port->choice.name, port->choice.why);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp transport's parts by themselves: who goes by which lane, and what the kernel holds of memory that it was lent. */
+/* The tcp transport's parts by themselves: who goes by which lane, and what the kernel holds of memory that it was
+ * lent. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -21,8 +22,8 @@ Test(way, long_messages_take_the_lane_that_was_given_least)
     static const struct {
         size_t len;
         uint32_t lane;
-    } rows[] = {{100, 0}, {64 * K, 1}, {64 * K, 2}, {300 * K, 0}, {64 * K, 1}, {64 * K - 1, 0},
-                {64 * K, 2}, {64 * K, 1}, {64 * K, 2}, {64 * K, 1}, {0, UINT32_MAX}, {1, 0}};
+    } rows[] = {{100, 0},    {64 * K, 1}, {64 * K, 2}, {300 * K, 0}, {64 * K, 1},     {64 * K - 1, 0},
+                {64 * K, 2}, {64 * K, 1}, {64 * K, 2}, {64 * K, 1},  {0, UINT32_MAX}, {1, 0}};
     enum { N = sizeof rows / sizeof *rows };
     struct tcp_way w = {.lanes = 3};
     struct ri_xfer x[N] = {{0}};

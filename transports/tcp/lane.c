@@ -7,9 +7,9 @@
 #include <sys/uio.h>
 
 enum {
-    PIECES = 64,           /* messages in one system call                                            */
-    SEND_MOST = 2 << 20,   /* bytes in one call: what the kernel has no room for ends it anyway      */
-    RECV_MOST = 512 << 10, /* receiving takes turns with sending, so that the other side has work    */
+    PIECES = 64,            /* messages in one system call                                            */
+    SEND_MOST = 2 << 20,    /* bytes in one call: what the kernel has no room for ends it anyway      */
+    RECV_MOST = 512 << 10,  /* receiving takes turns with sending, so that the other side has work    */
     DIRECT_LEAST = 8 << 10, /* below this a plain recv() and a copy are cheaper than a gathering call */
     FLAT_MOST = 512,        /* the same for send(): an operation's signature and its few bytes        */
 };

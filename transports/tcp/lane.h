@@ -23,12 +23,12 @@ struct tcp_lane {
     int fd;
     unsigned char *staging;
     struct tcp_zero *zero; /* NULL: every send copies */
-    uint32_t lo, hi; /* staged and not yet handed on: [lo, hi)             */
-    uint32_t events; /* what epoll is asked for                            */
-    uint64_t waits;  /* tcp_quiet()'s                                      */
-    bool watched;    /* in the epoll set                                   */
-    bool ready;      /* epoll has said that there is something to read     */
-    bool ended;      /* nothing more will come: end of stream, or an error */
+    uint32_t lo, hi;       /* staged and not yet handed on: [lo, hi)             */
+    uint32_t events;       /* what epoll is asked for                            */
+    uint64_t waits;        /* tcp_quiet()'s                                      */
+    bool watched;          /* in the epoll set                                   */
+    bool ready;            /* epoll has said that there is something to read     */
+    bool ended;            /* nothing more will come: end of stream, or an error */
 };
 
 /* Send once for lane i of w: bytes taken by the kernel, 0 when it would block, -1 when the socket is dead (errno). */

@@ -9,8 +9,8 @@
  * many, one epoll_wait() says which are worth one.  The same epoll set is what a sleeper polls.
  *
  * Failure.  A socket that ends or fails takes the link down: all its sockets are shut down, sends fail at once,
- * receives still get what the kernel already has and fail when that is used up.  A socket whose other end does not answer
- * any more (quiet.h) fails as well.
+ * receives still get what the kernel already has and fail when that is used up.  A socket whose other end does not
+ * answer any more (quiet.h) fails as well.
  *
  * Memory: the staging buffer of each socket (lane.h).  Threads: calls for one context never run at the same time, and
  * contexts share nothing. */
@@ -31,8 +31,8 @@
 #include "transports/tcp/quiet.h"
 
 enum {
-    FEW = 4,             /* links under way up to which each is asked directly                */
-    EVENTS = 64,         /* looked at in one go                                               */
+    FEW = 4,              /* links under way up to which each is asked directly                */
+    EVENTS = 64,          /* looked at in one go                                               */
     BUSY_ROUNDS = 1 << 12 /* of progress() between looks at the clock; who sleeps looks before */
 };
 

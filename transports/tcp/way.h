@@ -4,10 +4,12 @@
  *
  * There are no headers on the wire, so both ends must come to the same answer from the lengths alone: a message of at
  * least TCP_STRIPE bytes takes the lane (socket) that was given the fewest bytes so far, a shorter one takes lane 0, an
- * empty one none.  All posted messages stand in one queue in posting order; each lane keeps its place in it, the message
- * it works on, and finds its next one by walking on.  So nothing is allocated, and a message costs one step of each lane.
+ * empty one none.  All posted messages stand in one queue in posting order; each lane keeps its place in it, the
+ * message it works on, and finds its next one by walking on.  So nothing is allocated, and a message costs one step of
+ * each lane.
  *
- * An xfer is complete when moved == len and nothing holds it (zero.h).  Only the head of the queue is ever reported, which keeps posting order. */
+ * An xfer is complete when moved == len and nothing holds it (zero.h).  Only the head of the queue is ever reported,
+ * which keeps posting order. */
 #ifndef RI_TCP_WAY_H
 #define RI_TCP_WAY_H
 

@@ -6,8 +6,8 @@
  * calls that took from it have come back.
  *
  * Many ways copy after all, when the bytes arrive: loopback, pairs of virtual interfaces, devices without scatter and
- * gather.  That costs more than copying at once, and the notification says so; so the first call goes alone, and when it
- * was copied there are no others.
+ * gather.  That costs more than copying at once, and the notification says so; so the first call goes alone, and when
+ * it was copied there are no others.
  *
  * The notification comes when the other end has acknowledged the bytes, and a last small packet may be acknowledged
  * late.  So the tail of what is queued is sent with a copy: behind it nothing needs to be waited for.
