@@ -44,7 +44,7 @@ struct ri_cost_model {
 struct ri_algorithm {
     const char *name, *help;
     ring_coll_t coll;
-    bool ordered; /* reduces, if at all, strictly in the order of ranks and rounds once */
+    bool ordered; /* reduces strictly in the order of ranks and rounds once; says nothing where nothing is reduced */
     bool (*fits)(const struct ri_coll_args *a);
     double (*cost)(const struct ri_coll_args *a, const struct ri_cost_model *m); /* nanoseconds */
     ring_status_t (*build)(struct ri_sched *s, const struct ri_coll_args *a);

@@ -30,9 +30,15 @@ const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name
     return NULL;
 }
 
+static bool reduces(ring_coll_t coll)
+{
+    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+}
+
+/* Where nothing is reduced, all give the same bits. */
 static bool suits(const struct ri_algorithm *p, const struct ri_coll_args *a)
 {
-    return (p->ordered || !a->ordered) && p->fits(a);
+    return (p->ordered || !a->ordered || !reduces(p->coll)) && p->fits(a);
 }
 
 const struct ri_algorithm *ri_algorithm_choose(ring_coll_t coll, const struct ri_coll_args *a,

@@ -40,6 +40,80 @@ Test(select, the_ring_for_large_direct_or_doubling_for_small_exchange_for_two)
     cr_assert_not_null(choice(17, 0, NULL));
 }
 
+/* As a communicator asks, for a call of so many bytes in all. */
+static const struct ri_algorithm *choice_of(ring_coll_t coll, uint32_t size, size_t bytes, bool ordered)
+{
+    const bool blocks = coll >= RING_REDUCE_SCATTER && coll <= RING_SCATTER;
+    const struct ri_call call = {
+        .coll = coll, .dtype = RING_FLOAT, .count = bytes / 4 / (blocks ? size : 1), .root = size - 1};
+    struct ri_coll_args a = ri_coll_args_for(&call, 0, size, NULL, 256 << 10);
+    a.ordered = ordered;
+    return ri_algorithm_choose(coll, &a, &net, NULL);
+}
+
+Test(select, there_is_one_for_every_call_also_in_rank_order)
+{
+    for (unsigned coll = 0; coll <= RING_RECV; coll++)
+        for (uint32_t size = 2; size <= 40; size++)
+            for (size_t bytes = 0; bytes <= 64 << 20; bytes = bytes * 16 + 4)
+                for (int ordered = 0; ordered < 2; ordered++) {
+                    const struct ri_algorithm *a = choice_of((ring_coll_t)coll, size, bytes, ordered);
+                    cr_assert(a, "%s, %u ranks, %zu bytes", ring_coll_str((ring_coll_t)coll), (unsigned)size, bytes);
+                    cr_assert(!ordered || a->ordered ||
+                              (coll != RING_ALL_REDUCE && coll != RING_REDUCE && coll != RING_REDUCE_SCATTER));
+                }
+}
+
+Test(select, few_steps_for_small_calls_and_few_bytes_for_large_ones)
+{
+    cr_assert_str_eq(choice_of(RING_ALL_GATHER, 512, 4096, false)->name, "bruck");
+    cr_assert_str_eq(choice_of(RING_ALL_GATHER, 4, 1024, false)->name, "direct");
+    cr_assert_str_eq(choice_of(RING_ALL_GATHER, 32, 1 << 30, false)->name, "ring");
+    cr_assert_str_eq(choice_of(RING_ALL_TO_ALL, 512, 4096, false)->name, "bruck");
+    cr_assert_str_eq(choice_of(RING_ALL_TO_ALL, 32, 64 << 20, false)->name, "pairwise");
+    cr_assert_str_eq(choice_of(RING_BROADCAST, 4, 8, false)->name, "direct");
+    cr_assert_str_eq(choice_of(RING_BROADCAST, 32, 1 << 20, false)->name, "tree");
+    cr_assert_str_eq(choice_of(RING_GATHER, 4, 64 << 20, false)->name, "direct");
+    cr_assert_str_eq(choice_of(RING_REDUCE, 32, 64 << 20, false)->name, "tree");
+}
+
+Test(args, bytes_are_those_of_all_blocks_unless_only_some_ranks_know_them)
+{
+    const size_t counts[] = {5, 0, 7}, displs[] = {0, 5, 5};
+    struct ri_coll_args a = {.size = 3, .count = 10, .esize = 4};
+    cr_assert_eq(ri_coll_bytes(RING_ALL_REDUCE, &a), 40);
+    cr_assert_eq(ri_coll_bytes(RING_ALL_GATHER, &a), 120);
+    cr_assert_eq(ri_coll_bytes(RING_SCATTER, &a), 120);
+    cr_assert_eq(ri_coll_bytes(RING_BARRIER, &a), 0);
+    cr_assert_eq(ri_longest(&a, NULL), 10);
+    cr_assert_eq(ri_longest(&a, counts), 7);
+    a.variable = true;
+    a.scounts = a.rcounts = counts;
+    a.sdispls = a.rdispls = displs;
+    cr_assert_eq(ri_coll_bytes(RING_ALL_GATHER, &a), 48);
+    cr_assert_eq(ri_coll_bytes(RING_REDUCE_SCATTER, &a), 48);
+    cr_assert_eq(ri_coll_bytes(RING_GATHER, &a), 0);
+    cr_assert_eq(ri_coll_bytes(RING_ALL_TO_ALL, &a), 0);
+    a.count = SIZE_MAX / 2;
+    a.variable = false;
+    cr_assert_eq(ri_coll_bytes(RING_GATHER, &a), UINT64_MAX);
+}
+
+/* The root of a gather has an array of counts, the others only their own: all must cut alike. */
+Test(args, segments_do_not_depend_on_what_only_some_ranks_know)
+{
+    const size_t counts[] = {5, 100000, 7}, displs[] = {0, 5, 100005};
+    for (unsigned coll = RING_ALL_TO_ALL; coll <= RING_SCATTER; coll++) {
+        struct ri_call call = {.coll = (ring_coll_t)coll, .dtype = RING_DOUBLE, .count = 5, .variable = true};
+        const size_t seg = ri_coll_args_for(&call, 0, 3, NULL, 100001).seg;
+        call.count = 100000;
+        call.scounts = call.rcounts = counts;
+        call.sdispls = call.rdispls = displs;
+        cr_assert_eq(ri_coll_args_for(&call, 1, 3, NULL, 100001).seg, seg);
+        cr_assert_eq(seg, 100000);
+    }
+}
+
 Test(select, a_forced_one_wins_when_it_fits)
 {
     cr_assert_str_eq(choice(2, 8, "ring"), "ring");
