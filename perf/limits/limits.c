@@ -4,9 +4,11 @@
  * Two processes on two processors run bare loops, without any library: an exchange of cache lines, a sum over buffers
  * that both have mapped, copies, reads of the other's memory, and an exchange over a socket on the loopback.  Every
  * figure is the median of a few rounds of many repetitions on buffers that are used again and again, as benchmarks do.
+ * The socket may also join two network namespaces: then the second process's end is in the other one.
  * Nothing here verifies a collective; it only says how fast one could be.  Uses libc and the compiler only. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -30,7 +32,7 @@
 #endif
 
 enum {
-    MOST = 32 << 20,
+    MOST = 64 << 20,
     ROUNDS = 7,
     LINES = 2,
     GIVE_UP_SECONDS = 60,
@@ -64,7 +66,7 @@ struct bound {
     const char *name, *help;
     void (*work)(struct side *s, size_t bytes);
     double moved; /* bytes that a process moves, for each byte of the buffer, one way */
-    size_t sizes[6];
+    size_t sizes[12]; /* 0: no more */
 };
 
 static const char *progress = "starting";
@@ -205,13 +207,13 @@ static const struct bound bounds[] = {
      "each process adds half of two shared buffers, stores to two others, then a line each way",
      sum_shared,
      1,
-     {8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20}},
+     {8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #if defined(__x86_64__)
     {"shared-sum-nt",
      "the same with stores that pass the caches",
      sum_shared_past_cache,
      1,
-     {1 << 20, 8 << 20, 32 << 20}},
+     {1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #endif
     {"copy", "each process copies its own buffer", copy, 1, {64 << 10, 1 << 20, 32 << 20}},
     {"peer-read",
@@ -228,32 +230,32 @@ static const struct bound bounds[] = {
      "the same, and what has come is added",
      exchange_socket_and_sum,
      1,
-     {64 << 10, 1 << 20, 8 << 20, 32 << 20}},
+     {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 };
 enum { BOUNDS = sizeof bounds / sizeof *bounds, SIZES = sizeof bounds->sizes / sizeof *bounds->sizes };
-
-/* Cases of perf/compare that a bound is the limit of; of several the lowest counts. */
-static const struct {
-    const char *name, *bound;
-    size_t bytes;
-} cases[] = {
-    {"shm-2-8B", "line", 8},
-    {"shm-2-64K", "shared-sum", 64 << 10},
-    {"shm-2-1M", "shared-sum", 1 << 20},
-    {"shm-2-32M", "shared-sum", 32 << 20},
-    {"tcp-2-8B", "tcp", 8},
-    {"tcp-2-64K", "tcp", 64 << 10},
-    {"tcp-2-1M", "tcp", 1 << 20},
-    {"tcp-2-32M", "tcp", 32 << 20},
-};
-enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- two processes --------------------------------------------------------------------------------------------- */
 
 struct options {
     bool json;
-    const char *only, *congestion;
+    const char *only, *congestion, *address, *netns;
+    size_t sizes[SIZES]; /* instead of each bound's own, when there are any */
 };
+
+static const size_t *sizes_of(const struct options *o, size_t bound)
+{
+    return o->sizes[0] ? o->sizes : bounds[bound].sizes;
+}
+
+static bool wanted(const struct options *o, size_t bound)
+{
+    const char *name = bounds[bound].name, *found = o->only;
+    const size_t len = strlen(name);
+    while (found && (found = strstr(found, name)) &&
+           ((found != o->only && found[-1] != ',') || (found[len] && found[len] != ',')))
+        found += len;
+    return !o->only || found;
+}
 
 /* The two processors are the first of those that this process may use; with one, figures are those of taking turns. */
 static int pin(int me)
@@ -280,25 +282,51 @@ static void give_up(int signal)
     _exit(1);
 }
 
-static void connect_pair(int pair[2], const char *congestion)
+/* A socket in the namespace of that name, or in ours. */
+static int socket_in(const char *netns)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char path[300];
+    snprintf(path, sizeof path, "/run/netns/%s", netns ? netns : "");
+    const int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there = netns ? open(path, O_RDONLY) : -1;
+    if (netns && (there < 0 || home < 0 || setns(there, CLONE_NEWNET)))
+        die(path);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (netns && setns(home, CLONE_NEWNET))
+        die("coming back from the other namespace");
+    close(home);
+    if (there >= 0)
+        close(there);
+    return fd;
+}
+
+static void set_congestion(int fd, const char *congestion)
+{
+    if (!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
+        return;
+    fprintf(stderr,
+            "limits: congestion control '%s': %s; /proc/sys/net/ipv4/tcp_available_congestion_control lists "
+            "what there is\n",
+            congestion, strerror(errno));
+    exit(2);
+}
+
+static void connect_pair(int pair[2], const struct options *o)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t len = sizeof at;
-    const int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    progress = "a TCP connection on the loopback";
+    const int one = 1, listener = socket_in(NULL);
+    progress = "a TCP connection";
+    if (inet_pton(AF_INET, o->address, &at.sin_addr) != 1) {
+        fprintf(stderr, "limits: '%s' is no IPv4 address\n", o->address);
+        exit(2);
+    }
     if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) || listen(listener, 1) ||
         getsockname(listener, (struct sockaddr *)&at, &len))
         die("listening");
-    pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) ||
-        setsockopt(pair[0], IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion))) {
-        fprintf(stderr,
-                "limits: congestion control '%s': %s; /proc/sys/net/ipv4/tcp_available_congestion_control lists "
-                "what there is\n",
-                congestion, strerror(errno));
-        exit(2);
-    }
-    if (connect(pair[0], (struct sockaddr *)&at, sizeof at) || (pair[1] = accept(listener, NULL, NULL)) < 0)
+    pair[1] = socket_in(o->netns);
+    set_congestion(listener, o->congestion);
+    set_congestion(pair[1], o->congestion);
+    if (connect(pair[1], (struct sockaddr *)&at, sizeof at) || (pair[0] = accept(listener, NULL, NULL)) < 0)
         die("connecting");
     for (int i = 0; i < 2; i++)
         setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -353,9 +381,8 @@ typedef double table[BOUNDS][SIZES];
 static void measure_all(struct side *s, const struct options *o, table times)
 {
     for (size_t i = 0; i < BOUNDS; i++)
-        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
-            if (!o->only || !strcmp(o->only, bounds[i].name))
-                times[i][k] = measure(s, &bounds[i], bounds[i].sizes[k]);
+        for (size_t k = 0; wanted(o, i) && k < SIZES && sizes_of(o, i)[k]; k++)
+            times[i][k] = measure(s, &bounds[i], sizes_of(o, i)[k]);
 }
 
 /* ---- telling --------------------------------------------------------------------------------------------------- */
@@ -368,38 +395,21 @@ static void print_table(const struct options *o, table times, int processors)
            processors < 2 ? " (they take turns: figures are not bounds)" : "s", o->congestion);
     printf("# %-14s %12s %12s %10s\n", "bound", "bytes", "time (us)", "GB/s");
     for (size_t i = 0; i < BOUNDS; i++)
-        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
+        for (size_t k = 0; k < SIZES && sizes_of(o, i)[k]; k++)
             if (times[i][k] > 0)
-                printf("  %-14s %12zu %12.3f %10.3f\n", bounds[i].name, bounds[i].sizes[k], times[i][k],
-                       gigabytes(&bounds[i], bounds[i].sizes[k], times[i][k]));
+                printf("  %-14s %12zu %12.3f %10.3f\n", bounds[i].name, sizes_of(o, i)[k], times[i][k],
+                       gigabytes(&bounds[i], sizes_of(o, i)[k], times[i][k]));
 }
 
-/* The lowest time of the bounds whose name begins with `name`. */
-static double best(table times, const char *name, size_t bytes)
-{
-    double least = 0;
-    for (size_t i = 0; i < BOUNDS; i++)
-        for (size_t k = 0; k < SIZES; k++)
-            if (!strncmp(bounds[i].name, name, strlen(name)) && bounds[i].sizes[k] == bytes && times[i][k] > 0 &&
-                (least <= 0 || times[i][k] < least))
-                least = times[i][k];
-    return least;
-}
-
-/* Members named like the cases of perf/compare, in microseconds, and the whole table. */
 static void print_json(const struct options *o, table times, int processors)
 {
     const char *comma = "";
-    printf("{\"processors\":%d,\"congestion\":\"%s\"", processors, o->congestion);
-    for (size_t i = 0; i < CASES; i++)
-        if (best(times, cases[i].bound, cases[i].bytes) > 0)
-            printf(",\"%s\":%.4f", cases[i].name, best(times, cases[i].bound, cases[i].bytes));
-    printf(",\"limits\":[");
+    printf("{\"processors\":%d,\"congestion\":\"%s\",\"limits\":[", processors, o->congestion);
     for (size_t i = 0; i < BOUNDS; i++)
-        for (size_t k = 0; k < SIZES && bounds[i].sizes[k]; k++)
+        for (size_t k = 0; k < SIZES && sizes_of(o, i)[k]; k++)
             if (times[i][k] > 0) {
                 printf("%s{\"bound\":\"%s\",\"bytes\":%zu,\"time\":%.4f,\"bandwidth\":%.4f}", comma, bounds[i].name,
-                       bounds[i].sizes[k], times[i][k], gigabytes(&bounds[i], bounds[i].sizes[k], times[i][k]));
+                       sizes_of(o, i)[k], times[i][k], gigabytes(&bounds[i], sizes_of(o, i)[k], times[i][k]));
                 comma = ",";
             }
     printf("]}\n");
@@ -409,44 +419,77 @@ static void print_json(const struct options *o, table times, int processors)
 
 static void print_help(void)
 {
-    printf("Usage: limits [-j] [-o BOUND] [-C NAME]\n"
+    printf("Usage: limits [-j] [-o BOUNDS] [-s SIZES] [-C NAME] [-A ADDRESS] [-N NETNS]\n"
            "Measure what two processes on this machine can do at best, without any library.\n\n"
            "  -j, --json             print JSON: times in microseconds, bandwidths in GB/s (1e9)\n"
-           "  -o, --only BOUND       measure one bound only\n"
+           "  -o, --only BOUNDS      measure these only, with commas between\n"
+           "  -s, --sizes SIZES      up to 12 sizes in bytes, with commas between, instead of each bound's own\n"
            "  -C, --congestion NAME  TCP congestion control (default cubic)\n"
+           "  -A, --address ADDRESS  where the connection is made (default 127.0.0.1)\n"
+           "  -N, --netns NAME       the second process's end of it is in this network namespace (ip netns)\n"
            "  -h, --help             print this\n\n"
            "Bounds:\n");
     for (size_t i = 0; i < BOUNDS; i++)
         printf("  %-14s %s\n", bounds[i].name, bounds[i].help);
 }
 
-static void check_bound(const char *name)
+static void check_bounds(const char *names)
 {
-    for (size_t i = 0; i < BOUNDS; i++)
-        if (!strcmp(name, bounds[i].name))
-            return;
-    fprintf(stderr, "limits: no bound is called '%s'; there are:", name);
-    for (size_t i = 0; i < BOUNDS; i++)
-        fprintf(stderr, " %s", bounds[i].name);
-    fprintf(stderr, "\n");
-    exit(2);
+    for (const char *p = names; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool known = false;
+        for (size_t i = 0; i < BOUNDS; i++)
+            known |= strlen(bounds[i].name) == strcspn(p, ",") && !strncmp(p, bounds[i].name, strcspn(p, ","));
+        if (known)
+            continue;
+        fprintf(stderr, "limits: no bound is called '%.*s'; there are:", (int)strcspn(p, ","), p);
+        for (size_t i = 0; i < BOUNDS; i++)
+            fprintf(stderr, " %s", bounds[i].name);
+        fprintf(stderr, "\n");
+        exit(2);
+    }
+}
+
+/* Sizes are multiples of 8: both processes have as many whole elements. */
+static void read_sizes(const char *text, size_t sizes[SIZES])
+{
+    size_t count = 0;
+    for (const char *p = text; p; p = *p ? p + 1 : NULL) {
+        char *end;
+        const unsigned long long bytes = strtoull(p, &end, 10);
+        if (end == p || (*end && *end != ',') || !bytes || bytes % 8 || bytes > MOST || count == SIZES) {
+            fprintf(stderr, "limits: sizes '%s': it takes up to %d multiples of 8 up to %d, with commas between\n",
+                    text, SIZES, MOST);
+            exit(2);
+        }
+        sizes[count++] = bytes;
+        p = end;
+    }
 }
 
 static struct options parse(int argc, char **argv)
 {
-    static const struct option names[] = {{"json", no_argument, NULL, 'j'},
-                                          {"only", required_argument, NULL, 'o'},
-                                          {"congestion", required_argument, NULL, 'C'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    struct options o = {.congestion = "cubic"};
-    for (int c; (c = getopt_long(argc, argv, "jo:C:h", names, NULL)) != -1;)
+    static const struct option names[] = {
+        {"json", no_argument, NULL, 'j'},          {"only", required_argument, NULL, 'o'},
+        {"sizes", required_argument, NULL, 's'},   {"congestion", required_argument, NULL, 'C'},
+        {"address", required_argument, NULL, 'A'}, {"netns", required_argument, NULL, 'N'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    struct options o = {.congestion = "cubic", .address = "127.0.0.1"};
+    for (int c; (c = getopt_long(argc, argv, "jo:s:C:A:N:h", names, NULL)) != -1;)
         switch (c) {
         case 'j':
             o.json = true;
             break;
         case 'o':
-            check_bound(o.only = optarg);
+            check_bounds(o.only = optarg);
+            break;
+        case 's':
+            read_sizes(optarg, o.sizes);
+            break;
+        case 'A':
+            o.address = optarg;
+            break;
+        case 'N':
+            o.netns = optarg;
             break;
         case 'C':
             o.congestion = optarg;
@@ -502,6 +545,6 @@ int main(int argc, char **argv)
         die("shared memory");
     signal(SIGALRM, give_up);
     alarm(GIVE_UP_SECONDS);
-    connect_pair(sockets, o.congestion);
+    connect_pair(sockets, &o);
     return run(&s, &o, sockets);
 }
