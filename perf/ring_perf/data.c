@@ -21,10 +21,8 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-static unsigned place(uint64_t index, uint64_t start)
-{
-    return (unsigned)((index * UINT64_C(0x9e3779b97f4a7c15) + start) >> 58);
-}
+#define STEP UINT64_C(0x9e3779b97f4a7c15)
+static unsigned place(uint64_t index, uint64_t start) { return (unsigned)((index * STEP + start) >> 58); }
 
 static bool is_real(ring_dtype_t dtype) { return dtype >= RING_FLOAT && dtype <= RING_FLOAT8_E5M2; }
 
@@ -222,48 +220,53 @@ FILL(uint64_t)
 
 void perf_fill(const struct perf_pattern *p, void *data, size_t count, uint32_t rank, uint64_t seed)
 {
+    const uint64_t start = mix(seed);
     uint64_t values[PERF_VALUES];
     turn(p->in, rank, values);
     switch (p->esize) {
     case 1:
-        fill_uint8_t(data, count, values, mix(seed));
+        fill_uint8_t(data, count, values, start);
         break;
     case 2:
-        fill_uint16_t(data, count, values, mix(seed));
+        fill_uint16_t(data, count, values, start);
         break;
     case 4:
-        fill_uint32_t(data, count, values, mix(seed));
+        fill_uint32_t(data, count, values, start);
         break;
     default:
-        fill_uint64_t(data, count, values, mix(seed));
+        fill_uint64_t(data, count, values, start);
     }
 }
 
-static struct perf_wrong check(size_t esize, const void *data, size_t count, const uint64_t *values, uint64_t seed)
+static struct perf_wrong check(size_t esize, const void *data, size_t count, const uint64_t *values, uint64_t start)
 {
     switch (esize) {
     case 1:
-        return check_uint8_t(data, count, values, mix(seed));
+        return check_uint8_t(data, count, values, start);
     case 2:
-        return check_uint16_t(data, count, values, mix(seed));
+        return check_uint16_t(data, count, values, start);
     case 4:
-        return check_uint32_t(data, count, values, mix(seed));
+        return check_uint32_t(data, count, values, start);
     default:
-        return check_uint64_t(data, count, values, mix(seed));
+        return check_uint64_t(data, count, values, start);
     }
 }
 
-struct perf_wrong perf_check_input(const struct perf_pattern *p, const void *data, size_t count, uint32_t rank,
-                                   uint64_t seed)
+/* place() of data's element 0, when that is element `index`. */
+static uint64_t start_at(uint64_t seed, size_t index) { return mix(seed) + index * STEP; }
+
+struct perf_wrong perf_check_input(const struct perf_pattern *p, const void *data, size_t count, size_t index,
+                                   uint32_t rank, uint64_t seed)
 {
     uint64_t values[PERF_VALUES];
     turn(p->in, rank, values);
-    return check(p->esize, data, count, values, seed);
+    return check(p->esize, data, count, values, start_at(seed, index));
 }
 
-struct perf_wrong perf_check_result(const struct perf_pattern *p, const void *data, size_t count, uint64_t seed)
+struct perf_wrong perf_check_result(const struct perf_pattern *p, const void *data, size_t count, size_t index,
+                                    uint64_t seed)
 {
-    return check(p->esize, data, count, p->out, seed);
+    return check(p->esize, data, count, p->out, start_at(seed, index));
 }
 
 void perf_value_print(ring_dtype_t dtype, uint64_t bits, char *text, size_t cap)

@@ -67,16 +67,34 @@ struct sweep {
     const struct perf_options *opt;
     struct perf_run *run;
     struct perf_report *report; /* NULL except on rank 0 */
+    uint32_t ranks;
     uint64_t wrong;
 };
 
-static ring_status_t one_case(struct sweep *s, ring_dtype_t dtype, ring_redop_t redop, size_t bytes)
+/* The k-th size; false when there is none. */
+static bool size_of(const struct perf_options *o, uint64_t k, struct perf_size *size)
 {
-    struct perf_case what = {.coll = s->opt->coll, .dtype = dtype, .redop = redop, .root = -1};
+    if (o->size_count) {
+        if (k < o->size_count)
+            *size = o->sizes[k];
+        return k < o->size_count;
+    }
+    uint64_t bytes = o->min_bytes;
+    for (; o->step_factor && k && bytes && bytes <= o->max_bytes / o->step_factor; k--)
+        bytes *= o->step_factor;
+    if (o->step_factor ? k : k > (o->max_bytes - bytes) / o->step_bytes)
+        return false;
+    *size = (struct perf_size){o->step_factor ? bytes : bytes + k * o->step_bytes, 0, 0};
+    return true;
+}
+
+static ring_status_t one_case(struct sweep *s, const struct perf_case *kind, const struct perf_size *size)
+{
+    struct perf_case what = *kind;
     struct perf_result result;
-    what.count = bytes / ring_dtype_size(dtype);
-    perf_report_progress(s->report, &what, "measuring");
-    const ring_status_t status = perf_measure(s->run, &what, &result);
+    what.whole = what.coll->coll == RING_BARRIER ? 0 : size->bytes / ring_dtype_size(what.dtype);
+    perf_report_progress(s->report, &what, size->bytes);
+    const ring_status_t status = perf_measure(s->run, &what, size, &result);
     if (status)
         return status;
     perf_report_row(s->report, &result);
@@ -84,28 +102,60 @@ static ring_status_t one_case(struct sweep *s, ring_dtype_t dtype, ring_redop_t 
     return RING_OK;
 }
 
-static ring_status_t all_sizes(struct sweep *s, ring_dtype_t dtype, ring_redop_t redop)
+static ring_status_t all_roots(struct sweep *s, struct perf_case *kind, const struct perf_size *size)
 {
-    const struct perf_options *o = s->opt;
+    const bool each = kind->coll->rooted && s->opt->root == PERF_ROOT_ALL;
+    const uint32_t times = each ? s->ranks : 1;
     ring_status_t status = RING_OK;
-    uint64_t bytes = o->min_bytes;
-    while (bytes <= o->max_bytes && !status) {
-        status = one_case(s, dtype, redop, bytes);
-        if (o->step_factor && (!bytes || bytes > o->max_bytes / o->step_factor))
-            break;
-        bytes = o->step_factor ? bytes * o->step_factor : bytes + o->step_bytes;
+    for (uint32_t root = 0; root < times && !status; root++) {
+        kind->root = !kind->coll->rooted ? -1 : each ? (int64_t)root : s->opt->root;
+        status = one_case(s, kind, size);
     }
     return status;
 }
 
-static ring_status_t all_cases(struct sweep *s)
+static ring_status_t all_sizes(struct sweep *s, struct perf_case *kind)
+{
+    struct perf_size size;
+    ring_status_t status = RING_OK;
+    for (uint64_t k = 0; !status && size_of(s->opt, k, &size); k++) {
+        if (!size.iters)
+            size = (struct perf_size){size.bytes, s->opt->iters, s->opt->warmup};
+        status = all_roots(s, kind, &size);
+        if (kind->coll->coll == RING_BARRIER)
+            break;
+    }
+    return status;
+}
+
+/* A type is measured with each operation that is there for it; once, when nothing is reduced. */
+static ring_status_t all_types(struct sweep *s, const struct perf_coll *coll)
+{
+    struct perf_case kind = {.coll = coll};
+    ring_status_t status = RING_OK;
+    perf_report_coll(s->report, coll);
+    for (int dtype = 0; dtype < 64 && !status; dtype++)
+        for (int redop = 0; redop < 64 && !status; redop++) {
+            kind.dtype = (ring_dtype_t)dtype;
+            kind.redop = (ring_redop_t)redop;
+            if (!(s->opt->dtypes >> dtype & 1) || !(s->opt->redops >> redop & 1) ||
+                (coll->reduces && !ring_redop_fits(kind.dtype, kind.redop)))
+                continue;
+            status = all_sizes(s, &kind);
+            if (coll->coll == RING_BARRIER)
+                return status;
+            if (!coll->reduces)
+                break;
+        }
+    return status;
+}
+
+static ring_status_t all_colls(struct sweep *s)
 {
     ring_status_t status = RING_OK;
-    for (int dtype = 0; dtype < 64 && !status; dtype++)
-        for (int redop = 0; redop < 64 && !status; redop++)
-            if (s->opt->dtypes >> dtype & 1 && s->opt->redops >> redop & 1 &&
-                ring_redop_fits((ring_dtype_t)dtype, (ring_redop_t)redop))
-                status = all_sizes(s, (ring_dtype_t)dtype, (ring_redop_t)redop);
+    for (int i = 0; i < PERF_COLLS && !status; i++)
+        if (s->opt->colls >> i & 1)
+            status = all_types(s, &perf_colls[i]);
     return status;
 }
 
@@ -135,7 +185,7 @@ static bool output_possible(const struct perf_options *opt, ring_comm_t *comm)
 /* The exit code. */
 static int sweep(const struct perf_options *opt, ring_comm_t *comm)
 {
-    struct sweep s = {.opt = opt};
+    struct sweep s = {.opt = opt, .ranks = ring_comm_size(comm)};
     struct watchdog dog;
     const uint32_t rank = ring_comm_rank(comm);
     ring_status_t status = perf_run_open(opt, comm, &s.run);
@@ -149,7 +199,7 @@ static int sweep(const struct perf_options *opt, ring_comm_t *comm)
     watchdog_start(&dog, comm, opt->timeout);
     status = perf_report_header(s.report);
     if (!status)
-        status = all_cases(&s);
+        status = all_colls(&s);
     watchdog_stop(&dog);
     const char *error = status ? ring_last_error() : NULL;
     if (error)

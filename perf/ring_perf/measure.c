@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* measure.c - one case: warm up, time every operation, then check results with fresh inputs.
  *
- * Buffers are ordinary heap memory, made once for the largest size.  Hot: one pair is used again and again.  Cold: the
+ * Buffers are made once for the largest size: ordinary heap memory.  Hot: one pair is used again and again.  Cold: the
  * memory is cut into many pairs, and each operation takes the next, so that its data has left the caches since its last
- * use.  Times of all ranks come together through the collective that is measured, with sums and maxima that cannot go
- * wrong unnoticed: the check of the case would fail first. */
+ * use.  Times of all ranks come together through an all-reduce whose sums and maxima cannot go wrong unnoticed when it
+ * is what is measured: the check of the case would fail first.  The loop is that of perf/loop.h. */
 #include "perf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { LINE = 64, MOST_PAIRS = 16384, LEAST_COLD_PAIRS = 4 };
-#define COLD_BYTES (UINT64_C(192) << 20) /* more than the caches of one processor that matters here */
+#include "loop.h"
+
+enum { PREPARED_MAX = 256 }; /* pairs when operations are prepared, of which each has its own */
 
 struct perf_run {
     const struct perf_options *opt;
     ring_comm_t *comm;
     uint32_t rank, size;
     char *src, *dst; /* `area` bytes each */
-    size_t area;
-    uint64_t *stamps; /* iters + 1 points in time */
+    size_t area, at_least;
+    uint64_t *stamps;        /* iters + 1 points in time   */
+    size_t *arrays;          /* blocks and where they begin */
+    struct perf_call *calls; /* of a turn: group of them   */
+    ring_op_t **ops;         /* two for each; when prepared, of all pairs */
 };
 
 /* One case on its way. */
@@ -29,41 +32,73 @@ struct trial {
     struct perf_run *run;
     const struct perf_case *what;
     struct perf_pattern pattern;
-    size_t bytes, stride, pairs;
+    struct perf_shape shape;
+    size_t src_bytes, dst_bytes, stride, pairs;
+    uint64_t iters, warmup;
     bool in_place;
 };
 
-static uint64_t now(void)
+/* ---- memory ---- */
+
+static uint64_t most_iters(const struct perf_options *opt)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    uint64_t most = opt->iters;
+    for (uint64_t i = 0; i < opt->size_count; i++)
+        most = opt->sizes[i].iters > most ? opt->sizes[i].iters : most;
+    return most;
 }
 
-static size_t stride_of(size_t bytes) { return 2 * PERF_GUARD + (bytes + LINE - 1) / LINE * LINE; }
+static uint64_t most_bytes(const struct perf_options *opt)
+{
+    uint64_t most = opt->size_count ? 0 : opt->max_bytes;
+    for (uint64_t i = 0; i < opt->size_count; i++)
+        most = opt->sizes[i].bytes > most ? opt->sizes[i].bytes : most;
+    return most;
+}
+
+/* Pairs that are asked for, 0: as many as leave the caches. */
+static size_t pairs_wanted(const struct perf_options *opt)
+{
+    const size_t wanted = opt->buffers ? opt->buffers : opt->cold ? 0 : 1;
+    return wanted && wanted < opt->group ? opt->group : wanted;
+}
+
+static ring_status_t get_area(struct perf_run *run, char **area)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, PERF_GUARD, run->area)) {
+        fprintf(stderr, "ring_perf: rank %" PRIu32 ": no memory for two buffers of %zu bytes; use a smaller -e\n",
+                run->rank, run->area);
+        return RING_ERR_NOMEM;
+    }
+    *area = memory;
+    return RING_OK;
+}
 
 ring_status_t perf_run_open(const struct perf_options *opt, ring_comm_t *comm, struct perf_run **run_out)
 {
     struct perf_run *run = calloc(1, sizeof *run);
-    const size_t stride = stride_of(opt->max_bytes);
-    const size_t cold = LEAST_COLD_PAIRS * stride > COLD_BYTES / 2 ? LEAST_COLD_PAIRS * stride : COLD_BYTES / 2;
-    void *src = NULL, *dst = NULL;
+    ring_status_t status = RING_OK;
     if (!run)
         return RING_ERR_NOMEM;
     *run = (struct perf_run){.opt = opt, .comm = comm, .rank = ring_comm_rank(comm), .size = ring_comm_size(comm)};
-    run->area = opt->cold ? cold : stride;
-    run->stamps = calloc(opt->iters + 1, sizeof *run->stamps);
-    const int failed = posix_memalign(&src, PERF_GUARD, run->area) || posix_memalign(&dst, PERF_GUARD, run->area);
-    run->src = src;
-    run->dst = failed ? NULL : dst;
-    if (failed || !run->stamps) {
-        fprintf(stderr, "ring_perf: rank %" PRIu32 ": no memory for two buffers of %zu bytes; use a smaller -e\n",
-                run->rank, run->area);
+    run->area = loop_area(most_bytes(opt), pairs_wanted(opt));
+    run->stamps = calloc(most_iters(opt) + 1, sizeof *run->stamps);
+    run->arrays = calloc(2 * (size_t)run->size, sizeof *run->arrays);
+    const size_t calls = opt->persistent ? PREPARED_MAX + opt->group : opt->group;
+    run->calls = calloc(calls, sizeof *run->calls);
+    run->ops = calloc(2 * calls, sizeof *run->ops);
+    if (!run->stamps || !run->arrays || !run->calls || !run->ops)
+        status = RING_ERR_NOMEM;
+    if (!status)
+        status = get_area(run, &run->src);
+    if (!status)
+        status = get_area(run, &run->dst);
+    if (status)
         perf_run_close(run);
-        return RING_ERR_NOMEM;
-    }
-    *run_out = run;
-    return RING_OK;
+    else
+        *run_out = run;
+    return status;
 }
 
 void perf_run_close(struct perf_run *run)
@@ -73,34 +108,136 @@ void perf_run_close(struct perf_run *run)
     free(run->src);
     free(run->dst);
     free(run->stamps);
+    free(run->arrays);
+    free(run->calls);
+    free(run->ops);
     free(run);
+}
+
+/* ---- one operation ---- */
+
+static char *outer(const struct trial *t, char *area, uint64_t turn)
+{
+    return area + turn % t->pairs * t->stride + LOOP_GUARD;
 }
 
 static char *src_of(const struct trial *t, uint64_t turn)
 {
-    char *area = t->in_place ? t->run->dst : t->run->src;
-    return area + turn % t->pairs * t->stride + PERF_GUARD;
+    const bool inside = t->in_place && t->shape.in_place == PERF_SRC_IN_DST;
+    const bool shared = t->in_place && t->shape.in_place != PERF_NOWHERE;
+    return outer(t, shared ? t->run->dst : t->run->src, turn) + (inside ? t->shape.offset * t->pattern.esize : 0);
 }
 
 static char *dst_of(const struct trial *t, uint64_t turn)
 {
-    return t->run->dst + turn % t->pairs * t->stride + PERF_GUARD;
+    const bool inside = t->in_place && t->shape.in_place == PERF_DST_IN_SRC;
+    return outer(t, t->run->dst, turn) + (inside ? t->shape.offset * t->pattern.esize : 0);
 }
 
+static void make_call(const struct trial *t, uint64_t turn, struct perf_call *call)
+{
+    perf_call_init(call, t->what, &t->shape, src_of(t, turn), dst_of(t, turn));
+}
+
+static ring_status_t finish(ring_op_t **ops, uint64_t count, bool keep)
+{
+    ring_status_t first = RING_OK;
+    for (uint64_t i = 0; i < count; i++) {
+        const ring_status_t status = ops[i] ? ring_op_wait(ops[i]) : RING_OK;
+        first = first ? first : status;
+        if (!keep) {
+            ring_op_free(ops[i]);
+            ops[i] = NULL;
+        }
+    }
+    return first;
+}
+
+static ring_status_t operate_prepared(const struct trial *t, uint64_t turn)
+{
+    struct perf_run *run = t->run;
+    const uint64_t group = run->opt->group;
+    ring_status_t status = RING_OK;
+    for (uint64_t k = 0; k < group && !status; k++) {
+        ring_op_t **op = run->ops + 2 * ((turn * group + k) % t->pairs);
+        for (unsigned i = 0; i < 2 && op[i] && !status; i++)
+            status = ring_op_start(op[i]);
+    }
+    for (uint64_t k = 0; k < group && !status; k++)
+        status = finish(run->ops + 2 * ((turn * group + k) % t->pairs), 2, true);
+    return status;
+}
+
+static ring_status_t operate_started(const struct trial *t)
+{
+    struct perf_run *run = t->run;
+    ring_status_t status = RING_OK;
+    for (uint64_t k = 0; k < run->opt->group && !status; k++)
+        status = perf_call_start(run->comm, &run->calls[k], run->ops + 2 * k);
+    const ring_status_t ended = finish(run->ops, 2 * run->opt->group, false);
+    return status ? status : ended;
+}
+
+static ring_status_t operate_group(const struct trial *t)
+{
+    struct perf_run *run = t->run;
+    ring_status_t status = ring_group_start(run->comm);
+    for (uint64_t k = 0; k < run->opt->group && !status; k++)
+        status = perf_call_block(run->comm, &run->calls[k]);
+    const ring_status_t ended = ring_group_end(run->comm);
+    return status ? status : ended;
+}
+
+/* Turn after turn, each of as many calls as --group says. */
 static ring_status_t operate(const struct trial *t, uint64_t turn)
 {
-    return ring_all_reduce(t->run->comm, src_of(t, turn), dst_of(t, turn), t->what->count, t->what->dtype,
-                           t->what->redop);
+    struct perf_run *run = t->run;
+    const uint64_t group = run->opt->group;
+    if (run->opt->persistent)
+        return operate_prepared(t, turn);
+    for (uint64_t k = 0; k < group; k++)
+        make_call(t, turn * group + k, &run->calls[k]);
+    if (run->opt->start)
+        return operate_started(t);
+    return group > 1 ? operate_group(t) : perf_call_block(run->comm, run->calls);
 }
 
-/* Input, guards, and an output that cannot be mistaken for a result. */
-static void prepare(const struct trial *t, uint64_t turn, uint64_t seed)
+static ring_status_t prepare_ops(const struct trial *t)
 {
-    char *src = src_of(t, turn), *dst = dst_of(t, turn);
-    memset(dst, 0x7b, t->bytes);
-    perf_guard_set(dst, t->bytes);
-    perf_guard_set(src, t->bytes);
-    perf_fill(&t->pattern, src, t->what->count, t->run->rank, seed);
+    struct perf_run *run = t->run;
+    ring_status_t status = RING_OK;
+    for (size_t i = 0; i < t->pairs && !status; i++) {
+        make_call(t, i, &run->calls[i]);
+        status = perf_call_prepare(run->comm, &run->calls[i], run->ops + 2 * i);
+    }
+    return status;
+}
+
+static void free_ops(const struct trial *t)
+{
+    for (size_t i = 0; t->run->opt->persistent && i < 2 * t->pairs; i++) {
+        ring_op_free(t->run->ops[i]);
+        t->run->ops[i] = NULL;
+    }
+}
+
+/* ---- inputs and guards ---- */
+
+/* Where the guards of a buffer stand: around the outer one when one buffer lies in the other. */
+static size_t extent(const struct trial *t) { return t->src_bytes > t->dst_bytes ? t->src_bytes : t->dst_bytes; }
+
+static bool shares(const struct trial *t) { return t->in_place && t->shape.in_place != PERF_NOWHERE; }
+
+/* Input, guards, and an output that cannot be mistaken for a result. */
+static void fill(const struct trial *t, uint64_t turn, uint64_t seed)
+{
+    char *src = outer(t, t->run->src, turn), *dst = outer(t, t->run->dst, turn);
+    const size_t dst_bytes = shares(t) ? extent(t) : t->dst_bytes;
+    memset(dst, 0x7b, dst_bytes);
+    perf_guard_set(dst, dst_bytes);
+    if (!shares(t))
+        perf_guard_set(src, t->src_bytes);
+    perf_fill(&t->pattern, src_of(t, turn), t->shape.sends, t->run->rank, seed);
 }
 
 /* All ranks have come here. */
@@ -114,13 +251,20 @@ static ring_status_t barrier(struct perf_run *run)
 
 static void name_case(const struct trial *t, char *text, size_t cap)
 {
-    snprintf(text, cap, "rank %" PRIu32 ", %zu bytes, %s, %s, %s", t->run->rank, t->bytes,
-             ring_dtype_str(t->what->dtype), ring_redop_str(t->what->redop), t->in_place ? "in place" : "out of place");
+    const struct perf_case *w = t->what;
+    char root[32] = "";
+    if (w->root >= 0)
+        snprintf(root, sizeof root, ", root %" PRId64, w->root);
+    snprintf(text, cap, "rank %" PRIu32 ", %s, %zu bytes, %s%s%s%s, %s", t->run->rank, w->coll->name,
+             t->shape.shown * t->pattern.esize, ring_dtype_str(w->dtype), w->coll->reduces ? ", " : "",
+             w->coll->reduces ? ring_redop_str(w->redop) : "", root, t->in_place ? "in place" : "out of place");
 }
 
-static uint64_t judge(const struct trial *t, const char *buffer, const struct perf_wrong *wrong)
+/* at: where the wrong elements' part begins in the buffer. */
+static uint64_t judge(const struct trial *t, const char *buffer, size_t elements, size_t at,
+                      const struct perf_wrong *wrong)
 {
-    char name[160], expected[40], seen[40];
+    char name[200], expected[40], seen[40];
     if (!wrong->count)
         return 0;
     name_case(t, name, sizeof name);
@@ -129,21 +273,36 @@ static uint64_t judge(const struct trial *t, const char *buffer, const struct pe
     fprintf(stderr,
             "ring_perf: %s: %" PRIu64 " of %zu elements of the %s are wrong; first: index %" PRIu64
             ", expected %s, seen %s\n",
-            name, wrong->count, t->what->count, buffer, wrong->index, expected, seen);
+            name, wrong->count, elements, buffer, at + wrong->index, expected, seen);
     return wrong->count;
 }
 
-static uint64_t judge_guard(const struct trial *t, const char *buffer, const char *data)
+static uint64_t judge_guard(const struct trial *t, const char *buffer, const char *data, size_t bytes)
 {
-    char name[160];
+    char name[200];
     int64_t offset = 0;
-    const uint64_t damaged = perf_guard_check(data, t->bytes, &offset);
+    const uint64_t damaged = perf_guard_check(data, bytes, &offset);
     if (!damaged)
         return 0;
     name_case(t, name, sizeof name);
     fprintf(stderr, "ring_perf: %s: %" PRIu64 " bytes around the %s were changed; first: byte %" PRId64 " of it\n",
             name, damaged, buffer, offset);
     return damaged;
+}
+
+static uint64_t judge_result(const struct trial *t, uint64_t turn, uint64_t seed)
+{
+    const struct perf_shape *s = &t->shape;
+    const char *dst = dst_of(t, turn);
+    uint64_t wrong = 0;
+    for (uint32_t k = 0; k < perf_pieces(s, t->what); k++) {
+        const struct perf_piece p = perf_piece_of(s, t->what, k);
+        const char *data = dst + p.at * t->pattern.esize;
+        const struct perf_wrong found = p.reduced ? perf_check_result(&t->pattern, data, p.count, p.index, seed)
+                                                  : perf_check_input(&t->pattern, data, p.count, p.index, p.from, seed);
+        wrong += judge(t, "result", s->receives, p.at, &found);
+    }
+    return wrong;
 }
 
 /* --inject-error: the last rank damages its own memory, to show that the check sees it. */
@@ -153,26 +312,32 @@ static void inject(const struct trial *t, uint64_t turn)
     if (opt->inject == PERF_INJECT_NONE || t->run->rank != t->run->size - 1)
         return;
     if (opt->inject == PERF_INJECT_GUARD)
-        dst_of(t, turn)[t->bytes] ^= 1;
-    else if (opt->inject == PERF_INJECT_SEND && t->what->count && !t->in_place)
+        outer(t, t->run->dst, turn)[shares(t) ? extent(t) : t->dst_bytes] ^= 1;
+    else if (opt->inject == PERF_INJECT_SEND && t->shape.sends && !shares(t))
         src_of(t, turn)[0] ^= 1;
-    else if (opt->inject == PERF_INJECT_ELEMENT && opt->inject_index < t->what->count)
+    else if (opt->inject == PERF_INJECT_ELEMENT && opt->inject_index < t->shape.receives)
         dst_of(t, turn)[opt->inject_index * t->pattern.esize] ^= 1;
 }
 
 static ring_status_t check_once(const struct trial *t, uint64_t turn, uint64_t seed, uint64_t *wrong)
 {
-    prepare(t, turn, seed);
+    const uint64_t group = t->run->opt->group;
+    for (uint64_t k = 0; k < group; k++)
+        fill(t, turn * group + k, seed + k);
     const ring_status_t status = operate(t, turn);
     if (status)
         return status;
-    inject(t, turn);
-    const char *src = src_of(t, turn), *dst = dst_of(t, turn);
-    const struct perf_wrong result = perf_check_result(&t->pattern, dst, t->what->count, seed);
-    *wrong += judge(t, "result", &result) + judge_guard(t, "result", dst);
-    if (!t->in_place) {
-        const struct perf_wrong input = perf_check_input(&t->pattern, src, t->what->count, t->run->rank, seed);
-        *wrong += judge(t, "send buffer", &input) + judge_guard(t, "send buffer", src);
+    inject(t, turn * group);
+    for (uint64_t k = 0; k < group; k++) {
+        const uint64_t pair = turn * group + k;
+        *wrong += judge_result(t, pair, seed + k);
+        *wrong += judge_guard(t, "result", outer(t, t->run->dst, pair), shares(t) ? extent(t) : t->dst_bytes);
+        if (shares(t))
+            continue;
+        const char *src = src_of(t, pair);
+        const struct perf_wrong input = perf_check_input(&t->pattern, src, t->shape.sends, 0, t->run->rank, seed + k);
+        *wrong += judge(t, "send buffer", t->shape.sends, 0, &input);
+        *wrong += judge_guard(t, "send buffer", src, t->src_bytes);
     }
     return RING_OK;
 }
@@ -192,79 +357,88 @@ static ring_status_t check_all(const struct trial *t, uint64_t *wrong_out)
 
 /* ---- timing ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The ranks' numbers become one, as -a says. */
-static ring_status_t over_ranks(struct perf_run *run, double *values, size_t count)
+/* The ranks' numbers become one, as -a says; processor time is always that of all. */
+static ring_status_t over_ranks(struct perf_run *run, struct loop_times *times, struct perf_time *time_out)
 {
     const ring_redop_t redops[] = {RING_SUM, RING_AVG, RING_MIN, RING_MAX};
+    double v[] = {times->mean, times->p50, times->p99, times->steady}, processor = times->processor;
     if (run->opt->average == PERF_RANK0 && run->rank)
-        memset(values, 0, count * sizeof *values);
-    return ring_all_reduce(run->comm, values, values, count, RING_DOUBLE, redops[run->opt->average]);
-}
-
-/* Turns the stamps into what one operation took. */
-static ring_status_t summarise(struct perf_run *run, struct perf_time *time_out)
-{
-    const uint64_t n = run->opt->iters;
-    uint64_t *t = run->stamps;
-    double v[3] = {(double)(t[n] - t[0]) / (double)n, 0, 0};
-    for (uint64_t i = 0; i < n; i++)
-        t[i] = t[i + 1] - t[i];
-    qsort(t, n, sizeof *t, by_value);
-    v[1] = (double)t[n / 2];
-    v[2] = (double)t[n - 1 - n / 100];
-    const ring_status_t status = over_ranks(run, v, 3);
+        memset(v, 0, sizeof v);
+    ring_status_t status =
+        ring_all_reduce(run->comm, v, v, sizeof v / sizeof *v, RING_DOUBLE, redops[run->opt->average]);
     if (!status)
-        *time_out = (struct perf_time){v[0] / 1e3, v[1] / 1e3, v[2] / 1e3};
+        status = ring_all_reduce(run->comm, &processor, &processor, 1, RING_DOUBLE, RING_SUM);
+    const double unit = 1e3 * (double)run->opt->group; /* a turn is as many calls */
+    if (!status)
+        *time_out = (struct perf_time){v[0] / unit, v[1] / unit, v[2] / unit, v[3] / unit, processor / unit};
     return status;
 }
 
 static ring_status_t time_all(const struct trial *t, struct perf_time *time_out)
 {
     struct perf_run *run = t->run;
-    const uint64_t warmup = run->opt->warmup, iters = run->opt->iters;
-    ring_status_t status = RING_OK;
-    for (uint64_t i = 0; i < t->pairs; i++)
-        prepare(t, i, 1);
-    for (uint64_t i = 0; i < warmup && !status; i++)
+    const uint64_t warmup = t->warmup;
+    ring_status_t status = barrier(run);
+    uint64_t begun = loop_now();
+    for (uint64_t i = 0; i < warmup && !status; i++) {
+        if (i == warmup / 2)
+            begun = loop_now();
         status = operate(t, i);
+    }
+    struct loop loop;
+    const double estimate = warmup ? (double)(loop_now() - begun) / (double)(warmup - warmup / 2) : 0;
     if (!status)
         status = barrier(run);
-    run->stamps[0] = now();
-    for (uint64_t i = 0; i < iters && !status; i++) {
+    loop_begin(&loop, run->stamps, t->iters, estimate);
+    for (uint64_t i = 0; i < t->iters && !status; i++) {
         status = operate(t, warmup + i);
-        run->stamps[i + 1] = now();
+        loop_tick(&loop);
     }
-    return status ? status : summarise(run, time_out);
+    if (status)
+        return status;
+    struct loop_times times = loop_end(&loop);
+    return over_ranks(run, &times, time_out);
 }
 
-static size_t pairs_for(const struct perf_run *run, size_t stride)
+static ring_status_t try_place(struct trial *t, struct perf_result *result, int place)
 {
-    const size_t fit = run->area / stride;
-    return !run->opt->cold ? 1 : fit > MOST_PAIRS ? MOST_PAIRS : fit;
+    struct perf_run *run = t->run;
+    ring_status_t status = RING_OK;
+    t->in_place = place;
+    for (uint64_t i = 0; i < t->pairs; i++)
+        fill(t, i, 1);
+    if (run->opt->persistent)
+        status = prepare_ops(t);
+    if (!status)
+        status = time_all(t, &result->time[place]);
+    if (!status && result->checked)
+        status = check_all(t, &result->wrong[place]);
+    free_ops(t);
+    result->there[place] = !status;
+    return status;
 }
 
-ring_status_t perf_measure(struct perf_run *run, const struct perf_case *what, struct perf_result *result_out)
+ring_status_t perf_measure(struct perf_run *run, const struct perf_case *what, const struct perf_size *size,
+                           struct perf_result *result_out)
 {
-    struct perf_result result = {.what = *what, .checked = run->opt->checks > 0};
-    struct trial t = {.run = run, .what = what};
+    struct perf_result result = {.what = *what, .checked = run->opt->checks > 0 && what->coll->coll != RING_BARRIER};
+    struct trial t = {.run = run, .what = what, .iters = size->iters, .warmup = size->warmup};
+    perf_pattern_init(&t.pattern, what->dtype, what->coll->reduces ? what->redop : RING_MIN, run->size);
+    perf_shape_init(&t.shape, what, run->rank, run->size, run->arrays);
+    t.src_bytes = t.shape.sends * t.pattern.esize;
+    t.dst_bytes = t.shape.receives * t.pattern.esize;
+    const size_t outermost = what->whole * t.pattern.esize;
+    t.stride = loop_stride(outermost);
+    t.pairs = loop_pairs(run->area, outermost, pairs_wanted(run->opt));
+    if (run->opt->persistent && t.pairs > PREPARED_MAX)
+        t.pairs = run->opt->group > PREPARED_MAX ? run->opt->group : PREPARED_MAX;
+    result.shown = t.shape.shown;
+    result.shown_count = t.shape.shown_count;
     ring_status_t status =
-        ring_comm_choice(run->comm, what->coll, what->count, what->dtype, what->redop, &result.choice);
-    perf_pattern_init(&t.pattern, what->dtype, what->redop, run->size);
-    t.bytes = what->count * t.pattern.esize;
-    t.stride = stride_of(t.bytes);
-    t.pairs = pairs_for(run, t.stride);
-    for (int place = 0; place < 2 && !status; place++) {
-        t.in_place = place;
-        status = time_all(&t, &result.time[place]);
-        if (!status && result.checked)
-            status = check_all(&t, &result.wrong[place]);
-    }
+        ring_comm_choice(run->comm, what->coll->coll, t.shape.count, what->dtype, what->redop, &result.choice);
+    for (int place = 0; place < 2 && !status; place++)
+        if (!place || what->coll->in_place != PERF_NOWHERE)
+            status = try_place(&t, &result, place);
     if (!status)
         *result_out = result;
     return status;

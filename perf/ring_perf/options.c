@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT, ONE };
+enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT, ONE, SIZES, FLAG };
 
 struct row {
     char letter; /* 0: long form only */
@@ -31,16 +31,24 @@ static const struct row rows[] = {
     {'n', "iters", "N", "20", COUNT, 1, MOST_ROUNDS, AT(iters), "timed operations for each size"},
     {'w', "warmup_iters", "N", "5", COUNT, 0, MOST_ROUNDS, AT(warmup), "operations before those, not timed"},
     {'c', "check", "N", "1", COUNT, 0, MOST_ROUNDS, AT(checks), "operations whose result is checked (0: none)"},
-    {'o', "op", "OP", "sum", REDOPS, 0, 0, AT(redops), "sum, prod, min, max, avg, and on integers band, bor, bxor, land, lor, lxor; several with commas, or all"},
+    {'o', "op", "OP", "sum", REDOPS, 0, 0, AT(redops), "an operation, several with commas, or all"},
     {'d', "datatype", "TYPE", "float", DTYPES, 0, 0, AT(dtypes), "a type, several with commas, or all"},
-    {'r', "root", "RANK", "0", ROOT, 0, UINT32_MAX - 1, AT(root), "a rank or all; all_reduce has no root"},
+    {'r', "root", "RANK", "0", ROOT, 0, UINT32_MAX - 1, AT(root), "a rank; -1 or all: each in turn"},
     {'a', "average", "0-3", "1", COUNT, 0, 3, AT(average),
      "time shown: 0 rank 0's, 1 mean, 2 least, 3 most of the ranks"},
     {'C', "cold", "0|1", "0", COUNT, 0, 1, AT(cold), "1: go round many buffers, so that they are not in cache"},
+    {'B', "buffers", "N", "0", COUNT, 0, 16384, AT(buffers), "go round this many (0: 1, or more when cold)"},
+    {'m', "group", "N", "1", COUNT, 1, 1024, AT(group), "calls at a time, in one group; time is that of one call"},
+    {'s', "start", NULL, NULL, FLAG, 0, 0, AT(start),
+     "start and wait instead of blocking calls (-m: this many at once)"},
+    {'p', "persistent", NULL, NULL, FLAG, 0, 0, AT(persistent), "the same, prepared before and repeated"},
+    {'S', "sizes", "LIST", NULL, SIZES, 0, MOST_BYTES, AT(sizes),
+     "these sizes instead of -b to -e, with commas; SIZE:N times N operations after N/10"},
     {'T', "timeout", "SECONDS", "0", COUNT, 0, 1000000, AT(timeout), "abort on all ranks after this long (0: never)"},
     {'J', "output_file", "FILE", NULL, TEXT, 0, 0, AT(json), "write results as JSON; an existing file is replaced"},
     {'g', "ngpus", "1", "1", ONE, 1, 1, AT(gpus), "accepted for nccl-tests' sake: a rank has one buffer"},
     {'t', "nthreads", "1", "1", ONE, 1, 1, AT(threads), "accepted for nccl-tests' sake: a rank is a process"},
+    {'m', "agg_iters", "N", NULL, COUNT, 1, 1024, AT(group), NULL}, /* nccl-tests' name */
     {0, "inject-error", "INDEX|guard|send", NULL, INJECT, 0, UINT64_MAX, AT(inject), NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows, LONG_BASE = 256 };
@@ -98,7 +106,7 @@ static int read_number(const struct row *row, const char *text, void *field)
 
 static const char *dtype_name(unsigned i) { return ring_dtype_str((ring_dtype_t)i); }
 static const char *redop_name(unsigned i) { return ring_redop_str((ring_redop_t)i); }
-static const char *coll_name(unsigned i) { return ring_coll_str((ring_coll_t)i); }
+static const char *coll_name(unsigned i) { return i < PERF_COLLS ? perf_colls[i].name : NULL; }
 
 static void join_names(const char *(*name)(unsigned), char *text, size_t cap)
 {
@@ -128,7 +136,7 @@ static int read_names(const struct row *row, const char *text, uint64_t *bits_ou
         const size_t len = strcspn(p, ",");
         const uint64_t bit = name_bits(name, p, len);
         if (!bit) {
-            char names[200], accepted[256];
+            char names[400], accepted[500];
             join_names(name, names, sizeof names);
             snprintf(accepted, sizeof accepted, "all, or some of %s with commas between", names);
             return refuse(row, text, accepted);
@@ -145,12 +153,12 @@ static int read_names(const struct row *row, const char *text, uint64_t *bits_ou
 static int read_root(const struct row *row, const char *text, int64_t *root_out)
 {
     uint64_t value;
-    if (!strcmp(text, "all"))
+    if (!strcmp(text, "all") || !strcmp(text, "-1"))
         *root_out = PERF_ROOT_ALL;
     else if (number(text, false, &value) && value <= row->highest)
         *root_out = (int64_t)value;
     else
-        return refuse(row, text, "a rank, or all");
+        return refuse(row, text, "a rank, or -1 or all for each in turn");
     return 0;
 }
 
@@ -165,6 +173,38 @@ static int read_inject(const struct row *row, const char *text, struct perf_opti
     else
         return refuse(row, text, "the index of an element, guard, or send");
     return 0;
+}
+
+/* One SIZE or SIZE:N of a list; false when it is neither. */
+static bool read_size(const struct row *row, char *text, struct perf_size *size)
+{
+    char *colon = strchr(text, ':');
+    if (colon)
+        *colon = '\0';
+    if (!number(text, true, &size->bytes) || size->bytes > row->highest)
+        return false;
+    if (!colon)
+        return true;
+    const bool fine = number(colon + 1, false, &size->iters) && size->iters && size->iters <= MOST_ROUNDS;
+    size->warmup = size->iters < 20 ? 2 : size->iters / 10;
+    return fine;
+}
+
+static int read_sizes(const struct row *row, const char *text, struct perf_options *opt)
+{
+    for (const char *p = text;; p++) {
+        char one[64];
+        const size_t len = strcspn(p, ",");
+        struct perf_size size = {0, 0, 0};
+        snprintf(one, sizeof one, "%.*s", (int)(len < sizeof one ? len : 0), p);
+        if (opt->size_count == PERF_SIZES_MAX || !read_size(row, one, &size))
+            return refuse(row, text,
+                          "up to 64 sizes such as 8,64K or 8:20000,64K:500 (bytes, and how many operations)");
+        opt->sizes[opt->size_count++] = size;
+        p += len;
+        if (!*p)
+            return 0;
+    }
 }
 
 static int read_row(const struct row *row, const char *text, struct perf_options *opt)
@@ -182,6 +222,11 @@ static int read_row(const struct row *row, const char *text, struct perf_options
         return read_root(row, text, field);
     case INJECT:
         return read_inject(row, text, opt);
+    case SIZES:
+        return read_sizes(row, text, opt);
+    case FLAG:
+        memcpy(field, &(bool){true}, sizeof(bool));
+        return 0;
     case TEXT:
         memcpy(field, &text, sizeof text);
         return 0;
@@ -191,29 +236,31 @@ static int read_row(const struct row *row, const char *text, struct perf_options
 
 static int help(void)
 {
-    char colls[200];
-    join_names(coll_name, colls, sizeof colls);
     printf("usage: ringrun -n RANKS ring_perf COLLECTIVE [options]\n\n"
-           "Measures and checks a collective over a range of sizes.  COLLECTIVE: %s.\n\n",
-           colls);
+           "Measures and checks a collective over a range of sizes.  COLLECTIVE is all, or one of\n");
+    for (unsigned i = 0; coll_name(i); i++)
+        printf("%s%s%s", i % 8 ? " " : "  ", coll_name(i), i % 8 == 7 || !coll_name(i + 1) ? "\n" : "");
+    printf("\n");
     for (const struct row *row = rows; row < rows + ROWS; row++) {
         char form[64];
         if (!row->help)
             continue;
-        snprintf(form, sizeof form, "-%c, --%s %s", row->letter, row->name, row->value);
+        snprintf(form, sizeof form, "-%c, --%s %s", row->letter, row->name, row->value ? row->value : "");
         printf("  %-30s %s%s%s%s\n", form, row->help, row->fallback ? " [" : "", row->fallback ? row->fallback : "",
                row->fallback ? "]" : "");
     }
     printf("  %-30s %s\n  %-30s %s\n\n", "-h, --help", "this text", "-V, --version", "the version of the library");
     printf(
-        "time is the mean over the timed operations (see -a for how ranks count), in microseconds; algbw = size / "
-        "time\n"
-        "and busbw = algbw times the share of the data that each rank must move (all_reduce: 2(n-1)/n), in units of "
-        "1e9\n"
-        "bytes a second.  #wrong counts elements, of all ranks, that are not exactly what they must be: inputs are "
-        "such\n"
-        "that no order of the operation rounds.  The exit code is 0 when all is well, 1 when values are wrong or the\n"
-        "library failed, 2 when an option is.\n");
+        "size is that of the larger buffer of a rank; collectives of blocks cut it into one for each rank, and count "
+        "is\n"
+        "that of the call.  In the ...v forms blocks are one, two, three, one, two ... shares.  time is the mean over "
+        "the\n"
+        "timed operations (see -a for how ranks count), in microseconds; algbw = size / time and busbw = algbw times\n"
+        "what each rank must move of it: 2(n-1)/n in all_reduce; 1 in broadcast, reduce and sendrecv; (n-1)/n in the\n"
+        "others; in units of 1e9 bytes a second.  #wrong counts elements, of all ranks, that are not exactly what "
+        "they\n"
+        "must be: inputs are such that no order of the operation rounds.  The exit code is 0 when all is well, 1 when\n"
+        "values are wrong or the library failed, 2 when an option is.\n");
     return 1;
 }
 
@@ -231,9 +278,11 @@ static void forms_make(struct forms *f)
     for (int i = 0; i < ROWS; i++) {
         if (rows[i].letter) {
             *p++ = rows[i].letter;
-            *p++ = ':';
+            if (rows[i].kind != FLAG)
+                *p++ = ':';
         }
-        f->longs[i] = (struct option){rows[i].name, required_argument, NULL, LONG_BASE + i};
+        f->longs[i] =
+            (struct option){rows[i].name, rows[i].kind == FLAG ? no_argument : required_argument, NULL, LONG_BASE + i};
     }
     *p++ = 'h';
     *p = 'V';
@@ -260,20 +309,30 @@ static int unknown(int code, char **argv)
 
 static int read_coll(struct perf_options *opt, int argc, char **argv)
 {
-    char names[200];
+    char names[400];
     join_names(coll_name, names, sizeof names);
     if (optind != argc - 1) {
-        fprintf(complaints(), "ring_perf: %s; one of: %s (ring_perf --help)\n",
+        fprintf(complaints(), "ring_perf: %s; all, or one of: %s (ring_perf --help)\n",
                 optind == argc ? "which collective is to be measured" : "one collective at a time", names);
         return 2;
     }
-    for (unsigned i = 0; coll_name(i); i++)
-        if (!strcmp(coll_name(i), argv[optind])) {
-            opt->coll = (ring_coll_t)i;
-            return 0;
-        }
-    fprintf(complaints(), "ring_perf: \"%s\" is not a collective; one of: %s\n", argv[optind], names);
+    opt->name = argv[optind];
+    opt->colls = name_bits(coll_name, opt->name, strlen(opt->name));
+    if (opt->colls)
+        return 0;
+    fprintf(complaints(), "ring_perf: \"%s\" is not a collective; all, or one of: %s\n", argv[optind], names);
     return 2;
+}
+
+/* A type and an operation that never go together are an oversight; some of a list that do not are passed over. */
+static bool some_fit(const struct perf_options *opt)
+{
+    for (int dtype = 0; dtype < 64; dtype++)
+        for (int redop = 0; redop < 64; redop++)
+            if (opt->dtypes >> dtype & 1 && opt->redops >> redop & 1 &&
+                ring_redop_fits((ring_dtype_t)dtype, (ring_redop_t)redop))
+                return true;
+    return false;
 }
 
 /* What no single option can see. */
@@ -286,6 +345,13 @@ static int check_range(const struct perf_options *opt)
         fprintf(complaints(), "ring_perf: -f/--stepfactor 1 would never reach -e: it takes 0, or 2 and more\n");
     else if (opt->step_factor && !opt->min_bytes && opt->max_bytes)
         fprintf(complaints(), "ring_perf: -b 0 does not grow by a factor: give -i instead of -f, or a larger -b\n");
+    else if (opt->buffers && opt->buffers < opt->group)
+        fprintf(complaints(), "ring_perf: -m/--group %llu needs as many buffers: give -B %llu or more, or no -B\n",
+                (unsigned long long)opt->group, (unsigned long long)opt->group);
+    else if (!some_fit(opt))
+        fprintf(complaints(),
+                "ring_perf: -o and -d: none of the operations is there for any of the types: those on bits "
+                "and truth want integers\n");
     else
         return 0;
     return 2;

@@ -10,7 +10,12 @@ import subprocess
 import harness
 from harness import check, clean_env, tool
 
-ROW = re.compile(r"^ +(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)" + r" +(\d+\.?\d*) +(\d+\.?\d*) +(\d+\.?\d*) +(\d+|N/A)" * 2 + "$")
+ROW = re.compile(r"^ +(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)" +
+                 r" +(\d+\.?\d*|N/A) +(\d+\.?\d*|N/A) +(\d+\.?\d*|N/A) +(\d+|N/A)" * 2 + "$")
+COLLS = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter", "barrier",
+         "reduce_scatterv", "all_gatherv", "all_to_allv", "gatherv", "scatterv", "sendrecv")
+ROOTED = ("reduce", "broadcast", "gather", "scatter", "gatherv", "scatterv")
+REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatterv")
 
 
 def perf(*options, code=0, **env):
@@ -35,10 +40,18 @@ def case_rows_as_parsers_know_them():
     check(result.err == "", "not silent:", result)
 
 
+def rows_of(result):
+    rows = [ROW.match(line) for line in result.out.splitlines() if not line.startswith("#")]
+    check(rows and all(rows), result)
+    return rows
+
+
 def case_sizes():
     def sizes(*options):
         lines = perf("all_reduce", "-n", "1", "-w", "0", *options).out.splitlines()
         return [int(line.split()[0]) for line in lines if not line.startswith("#")]
+    check(sizes("-S", "8,1K,64") == [8, 1024, 64])
+    check(sizes("-S", "8:3,2K:30") == [8, 2048])
     check(sizes("-b", "8", "-e", "128", "-f", "4") == [8, 32, 128])
     check(sizes("-b", "1K", "-e", "3K", "-i", "1K") == [1024, 2048, 3072])
     check(sizes("-b", "7", "-e", "7") == [4], "sizes are whole elements")
@@ -52,10 +65,10 @@ def case_json():
     check([(r["size"], r["redop"]) for r in data["results"]] == [(8, "sum"), (64, "sum"), (8, "avg"), (64, "avg")], data)
     for row in data["results"]:
         check(row["count"] * 4 == row["size"] and row["type"] == "float" and row["root"] == -1, row)
-        check(row["transport"] and row["algorithm"], row)
+        check(row["transport"] and row["algorithm"] and row["collective"] == "all_reduce", row)
         for place in ("out_of_place", "in_place"):
             check(row[place]["nwrong"] == 0 and 0 < row[place]["p50"] <= row[place]["p99"], row)
-            check({"time", "alg_bw", "bus_bw"} <= set(row[place]), row)
+            check({"time", "alg_bw", "bus_bw", "steady", "processor"} <= set(row[place]), row)
     check(data["out_of_bounds"] == 0 and "average_bus_bandwidth" in data and data["config"]["ranks"] == 1, data)
 
 
@@ -103,6 +116,59 @@ def case_json_is_refused_before_the_run():
         check("results" in json.loads(reader.communicate(timeout=20)[0]), "through a pipe")
 
 
+def case_every_collective_alone():
+    """Sizes, blocks and columns as nccl-tests means them."""
+    for coll in COLLS:
+        rows = rows_of(perf(coll, "-b", "0", "-e", "1000", "-i", "1000", "-n", "1"))
+        check(len(rows) == (1 if coll == "barrier" else 2), coll, len(rows))
+        for row in rows:
+            check(row[4] == ("sum" if coll in REDUCING else "none") and row[5] == ("0" if coll in ROOTED else "-1"), coll, row)
+            check((row[13] == "N/A") == (coll in ("barrier", "sendrecv")), coll, row)
+            check((row[9] == "N/A") == (coll == "barrier"), coll, row)
+    check(len(rows_of(perf("all", "-b", "8", "-e", "8", "-n", "1"))) == len(COLLS), "all")
+
+
+def case_every_collective_on_ranks():
+    """Through the node, and over links; every root, blocks that do not divide the size, nothing, and a JSON row for each."""
+    for env in ({}, {"RING_NODE": "off", "RING_TRANSPORT": "tcp"}):
+        with harness.folder() as folder:
+            result = job(3, "-S", "0,4,1000,70K", "-n", "2", "-w", "1", "-d", "int16,float", "-r", "-1", "-J",
+                         f"{folder}/out.json", coll="all", **env)
+            check(result.code == 0 and result.out.count("# Out of bounds values : 0 OK") == 1, env, result)
+            with open(f"{folder}/out.json", encoding="utf8") as file:
+                data = json.load(file)
+        for coll in COLLS:
+            rows = [r for r in data["results"] if r["collective"] == coll]
+            roots = {0, 1, 2} if coll in ROOTED else {-1}
+            check({r["root"] for r in rows} == roots, coll, rows)
+            check(len(rows) == (1 if coll == "barrier" else 2 * 4 * len(roots)), coll, len(rows))
+            check(all((r["in_place"] is None) == (coll in ("barrier", "sendrecv")) for r in rows), coll, rows)
+        gathered = [r for r in data["results"] if r["collective"] == "all_gather" and r["type"] == "float"]
+        check([(r["size"], r["count"]) for r in gathered] == [(0, 0), (0, 0), (996, 83), (71676, 5973)], gathered)
+
+
+def case_every_way_of_calling():
+    for options, way in ((["-s"], "started"), (["-p"], "persistent"), (["-m", "3"], "group"),
+                         (["-s", "-m", "4", "-B", "6"], "started"), (["-p", "-B", "3"], "persistent")):
+        with harness.folder() as folder:
+            result = job(2, "-S", "8,5000", "-n", "4", "-w", "1", *options, "-J", f"{folder}/out.json", coll="all")
+            check(result.code == 0 and "# Out of bounds values : 0 OK" in result.out, options, result)
+            with open(f"{folder}/out.json", encoding="utf8") as file:
+                config = json.load(file)["config"]
+        check(config["way"] == way, config)
+
+
+def case_checker_finds_errors_in_every_collective():
+    """The last rank damages an element, a guard, or its input: it is seen where there is one."""
+    for coll in COLLS:
+        if coll == "barrier":
+            continue
+        result = job(2, "-S", "64", "-n", "1", "-r", "1", "--inject-error", "2", coll=coll)
+        check(result.code == 1 and f"rank 1, {coll}, " in result.err and "index 2, expected" in result.err, coll, result)
+        check("around the result" in job(2, "-S", "64", "-n", "1", "-r", "1", "--inject-error", "guard",
+                                                            coll=coll).err, coll, "a guard")
+
+
 def case_checker_finds_errors():
     for where, said in (("3", "index 3, expected"), ("guard", "around the result"), ("send", "of the send buffer")):
         result = perf("all_reduce", "-b", "64", "-e", "64", "--inject-error", where, code=1)
@@ -113,7 +179,10 @@ def case_checker_finds_errors():
 def case_wrong_options_are_explained():
     for options, said in ((["-b", "8Q"], ("-b", "8Q", "K, M or G")), (["-o", "maxx"], ("maxx", "sum, prod")),
                           (["-d", "flot"], ("flot", "int8")), (["-f", "1"], ("-f",)), (["-n"], ("-n",)),
-                          (["-b", "9", "-e", "8"], ("9", "8")), (["--nonsense"], ("--nonsense",)), (["-r", "5"], ("5", "rank"))):
+                          (["-b", "9", "-e", "8"], ("9", "8")), (["--nonsense"], ("--nonsense",)), (["-r", "5"], ("5", "rank")),
+                          (["-r", "-2"], ("-2", "-1 or all")), (["-S", "8:"], ("8:", "8:20000,64K:500")), (["-S", "8,,9"], ("8,,9", "sizes such as")),
+                          (["-m", "0"], ("-m", "from 1 to 1024")), (["-B", "2", "-m", "3"], ("-m", "-B 3 or more")),
+                          (["-o", "band", "-d", "float"], ("-o and -d", "integers"))):
         result = perf("all_reduce", *options, code=2)
         check(all(s in result.err for s in said) and result.out == "", options, result)
     check("all_reduce" in perf(code=2).err)
@@ -127,9 +196,9 @@ def case_refuses_to_run_alone_under_a_launcher():
         check(result.code == 1 and name in result.err and "# Collective" not in result.out, name, result)
 
 
-def job(ranks, *options, **env):
-    return harness.run([tool("tools/ringrun/ringrun"), "-n", str(ranks), tool("perf/ring_perf/ring_perf"), "all_reduce",
-                        *options], env=clean_env(**env))
+def job(ranks, *options, coll="all_reduce", **env):
+    return harness.run([tool("tools/ringrun/ringrun"), "-n", str(ranks), tool("perf/ring_perf/ring_perf"), coll, *options],
+                       env=clean_env(**env))
 
 
 def case_four_ranks_by_every_way():
@@ -148,7 +217,7 @@ def case_four_ranks_by_every_way():
 
 def case_one_wrong_rank_fails_all():
     result = job(3, "-b", "64", "-e", "64", "--inject-error", "5")
-    check(result.code == 1 and "rank 2, 64 bytes" in result.err and "index 5, expected" in result.err, result)
+    check(result.code == 1 and "rank 2, all_reduce, 64 bytes" in result.err and "index 5, expected" in result.err, result)
     check(re.search(r"# Out of bounds values : 2 FAILED", result.out), result)
 
 
@@ -164,7 +233,8 @@ def case_timeout_ends_all_ranks():
 
 def case_help_names_every_option():
     text = perf("--help").out
-    check(all(f"-{o}, " in text for o in "befiwncodrJCTagt"), text)
+    check(all(f"-{o}, " in text for o in "befiwncodrJCTagtBmspS"), text)
+    check(all(coll in text for coll in COLLS), text)
 
 
 def case_info_lists_settings():
