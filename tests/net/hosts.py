@@ -23,7 +23,7 @@ def case_one_host_every_way():
 
 
 def case_every_algorithm():
-    for algorithm in ("ring", "doubling", "exchange"):
+    for algorithm in ("ring", "doubling", "exchange", "rabenseifner", "tree", "direct", "two_shot"):
         for size in (2, 3, 6):
             jobs.finishes(size, "sums", env={"RING_ALGO": algorithm})
 
