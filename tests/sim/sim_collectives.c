@@ -148,3 +148,53 @@ Test(collectives, nobody_is_done_before_all_have_come, .timeout = 200)
         world_close(&w);
     }
 }
+
+/* ---- disagreement ---------------------------------------------------------------------------------------------- */
+
+static bool receives_from(const struct ri_sched *s, uint32_t peer)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < s->n; i++)
+        found |=
+            ri_communicates(&s->step[i]) && s->step[i].op != RI_SEND && s->step[i].peer == peer && s->step[i].dst.len;
+    return found;
+}
+
+/* One rank means another call: whoever receives from it hears so, and so does it of all it receives from. */
+static void expect_heard(const struct ri_algorithm *a)
+{
+    struct job job = job_random(&w, a, 40, &layout);
+    const uint32_t odd = (uint32_t)world_chance(&w, w.size);
+    bool done;
+    if (!job_fits(&w, &job))
+        return;
+    job_prepare(&w, &job);
+    job.part[odd].signature.extra++;
+    job_start(&w, &job);
+    for (unsigned quiet = 0; quiet < 300 * w.size; quiet++)
+        if (world_turn(&w))
+            quiet = 0;
+    for (uint32_t r = 0; r < w.size; r++) {
+        bool hears = receives_from(&job.part[r].program, odd);
+        for (uint32_t peer = 0; peer < w.size && r == odd; peer++)
+            hears |= receives_from(&job.part[r].program, peer);
+        if (hears)
+            cr_assert(ri_run_state(job.part[r].run, &done) == RING_ERR_MISMATCH && !done,
+                      "%s %s: rank %u of %u does not hear of rank %u, SIM_SEED=%llu", ring_coll_str(a->coll), a->name,
+                      (unsigned)r, (unsigned)w.size, (unsigned)odd, (unsigned long long)w.seed);
+    }
+    job_check_guards(&w, &job);
+    world_cut_links(&w);
+    job_end(&w, &job);
+}
+
+Test(collectives, whoever_receives_from_a_rank_that_differs_hears_so, .timeout = 200)
+{
+    for (uint32_t size = 2; size <= 7; size++)
+        for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++) {
+            world_open(&w, size, world_seed() + 500 + size);
+            if ((*a)->coll != RING_RECV)
+                expect_heard(*a);
+            world_close(&w);
+        }
+}
