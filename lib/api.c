@@ -37,7 +37,7 @@ static ring_status_t load_settings(struct ri_conf *conf)
 static ring_status_t create(struct ri_boot *boot, const struct ri_conf *conf, uint64_t deadline, ring_comm_t **comm_out)
 {
     ri_log_set_rank(boot->rank);
-    const ring_status_t status = ri_comm_create(boot, conf, deadline, comm_out);
+    const ring_status_t status = ri_comm_create(boot, conf, NULL, deadline, comm_out);
     boot->ops->close(boot);
     return status;
 }

@@ -37,6 +37,8 @@ static const struct form {
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
+bool ri_arguments_reduces(ring_coll_t coll) { return forms[coll].traits & REDUCES; }
+
 static bool has_src(const struct ring_comm *c, const struct form *f, uint32_t root)
 {
     return f->src != NOTHING && (!(f->traits & ROOT_SRC) || root == c->rank);

@@ -11,6 +11,7 @@
  *     watch.c    seeing the ranks of this host die
  *     layout.c   which ranks share a host, for algorithms
  *     wires.c    transports, links and the engine
+ *     model.c    what messages cost here
  *     program.c  the cache of programs
  *     arguments.c  what a caller gave, checked
  *     redop.c    reduction operations that a program made
@@ -189,6 +190,7 @@ struct ring_comm {
         struct ri_noted *noted;
     } group;
     uint32_t children;
+    const struct ri_cost_model *family; /* while it is made: of the communicator that it is split off, or NULL */
     struct ri_patience patience;
     struct ri_wires wires;
     struct ri_program *programs; /* most recently used first */
@@ -246,8 +248,9 @@ ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *boot, uint64_t d
 
 /* create.c */
 uint32_t ri_comm_generation(void); /* changes in a child after fork() */
-ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, uint64_t deadline,
-                             struct ring_comm **comm_out);
+/* model: that of the communicator that this one is split off; NULL: none. */
+ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, const struct ri_cost_model *model,
+                             uint64_t deadline, struct ring_comm **comm_out);
 ring_status_t ri_comm_destroy(struct ring_comm *c);
 
 /* fail.c */
@@ -294,6 +297,10 @@ void ri_wires_sleep(void *comm, int ms); /* a ri_sleep_fn */
 /* First the links let go of what is posted, then the runs that own it may be freed, then the rest. */
 void ri_wires_hang_up(struct ring_comm *c);
 void ri_wires_close(struct ring_comm *c);
+
+/* model.c */
+/* Measure, and agree; nothing where there are no links.  Collective. */
+ring_status_t ri_model_find(struct ring_comm *c);
 
 /* program.c */
 ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, struct ri_program **program_out,

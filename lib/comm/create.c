@@ -123,7 +123,10 @@ static ring_status_t join_up(struct ring_comm *c, uint64_t deadline)
     if (!status)
         status = ri_wires_connect(c, deadline);
     if (!status)
+        status = ri_model_find(c);
+    if (!status)
         status = open_node(c, deadline);
+    c->family = NULL;
     return status;
 }
 
@@ -234,12 +237,14 @@ static void dismantle(struct ring_comm *c)
     ri_free(c);
 }
 
-ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, uint64_t deadline,
-                             struct ring_comm **comm_out)
+ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, const struct ri_cost_model *model,
+                             uint64_t deadline, struct ring_comm **comm_out)
 {
     struct ring_comm *c = NULL;
     pthread_once(&fork_once, watch_forks);
     ring_status_t status = allocate(boot, conf, &c);
+    if (!status)
+        c->family = model;
     if (!status)
         status = ri_identity_make(&c->identity);
     if (!status)

@@ -40,7 +40,8 @@ void ri_op_signature(const struct ri_call *call, uint32_t seq, struct ri_signatu
 
 bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call)
 {
-    return c->node && call->coll != RING_SEND && call->coll != RING_RECV && (!c->rules.n || ri_program_leaves_to_node(c, call));
+    return c->node && call->coll != RING_SEND && call->coll != RING_RECV &&
+           (!c->rules.n || ri_program_leaves_to_node(c, call));
 }
 
 ring_status_t ri_op_choice(struct ring_comm *c, const struct ri_call *call, ring_choice_t *choice_out)

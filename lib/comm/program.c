@@ -27,7 +27,7 @@ const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, const st
                                              struct ri_coll_args *args_out)
 {
     *args_out = ri_coll_args_for(call, c->rank, c->size, &c->layout, c->conf.segment);
-    args_out->ordered = c->conf.deterministic;
+    args_out->ordered = c->conf.deterministic && ri_arguments_reduces(call->coll);
     return ri_algorithm_choose(call->coll, args_out, &c->wires.model, wanted(c, call));
 }
 

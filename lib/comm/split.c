@@ -44,12 +44,8 @@ static void free_family(struct family *f)
 
 static ring_status_t gather(struct ring_comm *parent, const void *src, void *dst, size_t bytes)
 {
-    const struct ri_call call = {.coll = RING_ALL_GATHER,
-                                 .dtype = RING_UINT8,
-                                 .root = RI_ROOT_SPLIT,
-                                 .src = src,
-                                 .dst = dst,
-                                 .count = bytes};
+    const struct ri_call call = {
+        .coll = RING_ALL_GATHER, .dtype = RING_UINT8, .root = RI_ROOT_SPLIT, .src = src, .dst = dst, .count = bytes};
     return ri_op_run(parent, &call);
 }
 
@@ -147,7 +143,8 @@ static ring_status_t join(struct family *f, const struct member *all, struct rin
     find_family(f, all);
     ri_derive(parent->secret, parent->comm_id, parent->children++, (uint32_t)color, f->base.secret, &f->base.comm_id);
     if (color != RING_NO_COLOR)
-        status = ri_comm_create(&f->base, &parent->conf, ri_deadline(parent->conf.timeout), &c);
+        status = ri_comm_create(&f->base, &parent->conf, parent->wires.count ? &parent->wires.model : NULL,
+                                ri_deadline(parent->conf.timeout), &c);
     f->base.ops->close(&f->base);
     if (!status)
         *comm_out = c;

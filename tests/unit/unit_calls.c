@@ -320,6 +320,75 @@ static void loop_from_root(struct rank *r)
 
 Test(calls, loops_of_rooted_calls, .timeout = 100) { by_every_way((uint32_t[]){2, 5, 0}, loop_from_root); }
 
+/* ---- the same bits in every run -------------------------------------------------------------------------------- */
+
+/* Results of one rank by each way, to be compared with the first's. */
+struct bits {
+    const struct way *way;
+    ring_dtype_t dtype;
+    unsigned char *reduced, *scattered;
+    size_t count;
+};
+
+/* Numbers whose sums depend on the order and on every rounding. */
+static void awkward(void *p, ring_dtype_t dtype, size_t count, uint32_t rank)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t x = mix((uint32_t)i * 8 + rank);
+        if (dtype == RING_FLOAT)
+            ((float *)p)[i] = (float)(int32_t)x / (float)(1 << x % 30);
+        else
+            ((uint16_t *)p)[i] = (uint16_t)(x & 0x83ff) | (uint16_t)((8 + x / 65536 % 12) << 10); /* float16, finite */
+    }
+}
+
+static void reduce_awkward(struct rank *r)
+{
+    const struct bits *b = r->job->arg;
+    const size_t esize = ring_dtype_size(b->dtype), n = r->job->size;
+    unsigned char *src = malloc(n * b->count * esize), *dst = malloc(b->count * esize);
+    awkward(src, b->dtype, n * b->count, r->rank);
+    WORKS(ring_all_reduce(r->comm, src, dst, b->count, b->dtype, RING_SUM));
+    if (!r->rank)
+        memcpy(b->reduced, dst, b->count * esize);
+    WORKS(ring_reduce_scatter(r->comm, src, dst, b->count, b->dtype, RING_AVG));
+    if (!r->rank)
+        memcpy(b->scattered, dst, b->count * esize);
+    free(src);
+    free(dst);
+}
+
+static void compare_ways(uint32_t size, ring_dtype_t dtype, size_t count)
+{
+    const size_t bytes = count * ring_dtype_size(dtype);
+    struct bits first = {.dtype = dtype, .count = count, .reduced = malloc(bytes), .scattered = malloc(bytes)};
+    struct bits b = {.dtype = dtype, .count = count, .reduced = malloc(bytes), .scattered = malloc(bytes)};
+    for (int w = 0; w < WAYS; w++) {
+        go_by(&ways[w]);
+        run_ranks(size, reduce_awkward, w ? &b : &first);
+        go_back(&ways[w]);
+        cr_assert(!w || !memcmp(first.reduced, b.reduced, bytes), "%s gives other bits than %s", ways[w].name,
+                  ways[0].name);
+        cr_assert(!w || !memcmp(first.scattered, b.scattered, bytes), "%s gives other averages than %s", ways[w].name,
+                  ways[0].name);
+    }
+    free(first.reduced);
+    free(first.scattered);
+    free(b.reduced);
+    free(b.scattered);
+}
+
+Test(calls, deterministic_by_every_way, .timeout = 200)
+{
+    setenv("RING_DETERMINISTIC", "1", 1);
+    for (uint32_t size = 2; size <= 5; size += 3)
+        for (size_t count = 3; count < 300000; count *= 77) {
+            compare_ways(size, RING_FLOAT, count);
+            compare_ways(size, RING_FLOAT16, count);
+        }
+    unsetenv("RING_DETERMINISTIC");
+}
+
 /* ---- what is refused ------------------------------------------------------------------------------------------- */
 
 #define REFUSED(call, words)                                                                      \
