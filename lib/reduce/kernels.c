@@ -1,147 +1,373 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - the loops that reduce, written once in plain C and compiled once per instruction set.
+/* kernels.c - the loops that reduce, written once and compiled once per instruction set (lanes.h).
  *
- * RI_KERNELS is the table's name, given by the build.  The compiler vectorises; the text has no intrinsics, so that
- * every set computes the same thing: one operation per element in the order of the arguments, no contraction, no
- * reassociation. Integers wrap: they are computed in an unsigned type of at least 32 bits, because promotion to int
- * would overflow. Minimum and maximum of a NaN is the one NaN of the compiler, so that its bits do not depend on how a
- * loop was compiled. Cost: loads two and stores one element.  Any thread; no state. */
+ * RI_KERNELS is the table's name, given by the build, and RI_ONLY_BFLOAT16 says that a set differs from the one before
+ * it in that type only.  Every set computes the same thing: one operation per element in
+ * the order of the arguments, no contraction, no reassociation.  Integers wrap.  Minimum and maximum of a NaN is the
+ * one NaN of the compiler, so that its bits do not depend on the set.  Floats of 16 and 8 bits are floats between load
+ * and store, however many operands there are.
+ *
+ * A step takes a few vectors, goes through all operands with the running results in registers, and stores them to every
+ * destination: each operand is loaded once and each result stored once, and as a step loads before it stores, a
+ * destination may be an operand.  What is left over at the end, less than a vector, is done by the plain reference.
+ * Any thread; no state. */
 #include "lib/reduce/kernels.h"
 #include "lib/reduce/small.h"
 
-#include <string.h>
+/* ---- operations on one vector ---------------------------------------------------------------------------------- */
 
-/* dst may be equal to a source, so no iteration depends on another: without this the in-place case would be scalar. */
-#if defined(__clang__)
+enum { SUM = RING_SUM, PROD = RING_PROD, MIN = RING_MIN, MAX = RING_MAX };
+
+/* op is a constant wherever these are inlined. */
+#define FLOATING_OPERATIONS(T, nan)                                \
+    LANES_INLINE v_##T apply_##T(int op, v_##T x, v_##T y)         \
+    {                                                              \
+        switch (op) {                                              \
+        case PROD:                                                 \
+            return x * y;                                          \
+        case MIN:                                                  \
+            return PICK(x < y, x, PICK(y <= x, y, SPLAT(T, nan))); \
+        case MAX:                                                  \
+            return PICK(x > y, x, PICK(y >= x, y, SPLAT(T, nan))); \
+        default:                                                   \
+            return x + y;                                          \
+        }                                                          \
+    }
+FLOATING_OPERATIONS(float, __builtin_nanf(""))
+FLOATING_OPERATIONS(double, __builtin_nan(""))
+
+#define ORDER_OPERATIONS(T) \
+    LANES_INLINE v_##T apply_##T(int op, v_##T x, v_##T y) { return op == MIN ? PICK(x < y, x, y) : PICK(x > y, x, y); }
+ORDER_OPERATIONS(int8_t)
+ORDER_OPERATIONS(int16_t)
+ORDER_OPERATIONS(int32_t)
+ORDER_OPERATIONS(int64_t)
+
+/* All but minimum and maximum give the same bits whether there is a sign or not. */
+#define INTEGER_OPERATIONS(T)                              \
+    LANES_INLINE v_##T apply_##T(int op, v_##T x, v_##T y) \
+    {                                                      \
+        switch (op) {                                      \
+        case PROD:                                         \
+            return (v_##T)TIMES(x, y);                     \
+        case MIN:                                          \
+            return PICK(x < y, x, y);                      \
+        case MAX:                                          \
+            return PICK(x > y, x, y);                      \
+        case RING_BAND:                                    \
+            return x & y;                                  \
+        case RING_BOR:                                     \
+            return x | y;                                  \
+        case RING_BXOR:                                    \
+            return x ^ y;                                  \
+        case RING_LAND:                                    \
+            return (v_##T)((x != 0) & (y != 0)) & 1;       \
+        case RING_LOR:                                     \
+            return (v_##T)((x | y) != 0) & 1;              \
+        case RING_LXOR:                                    \
+            return (v_##T)((x != 0) ^ (y != 0)) & 1;       \
+        default:                                           \
+            return (v_##T)(x + y);                         \
+        }                                                  \
+    }
+INTEGER_OPERATIONS(uint8_t)
+INTEGER_OPERATIONS(uint16_t)
+INTEGER_OPERATIONS(uint32_t)
+INTEGER_OPERATIONS(uint64_t)
+
+/* ---- elements as they are stored ------------------------------------------------------------------------------- */
+
+/* Buffers come as void and pass through byte arrays in shared memory; they have the alignment of an element. */
+#define STORED(name, T, V)                                                   \
+    LANES_INLINE V load_##name(const void *from, size_t i)                   \
+    {                                                                        \
+        V x;                                                                 \
+        memcpy(&x, (const unsigned char *)from + i * sizeof(T), sizeof x);   \
+        return x;                                                            \
+    }                                                                        \
+    LANES_INLINE void store_##name(void *to, size_t i, V x, int past_caches) \
+    {                                                                        \
+        unsigned char *at = (unsigned char *)to + i * sizeof(T);             \
+        if (LANES_STREAM && past_caches)                                     \
+            lanes_stream(at, &x, sizeof x);                                  \
+        else                                                                 \
+            memcpy(at, &x, sizeof x);                                        \
+    }
+STORED(int8_t, int8_t, v_int8_t)
+STORED(uint8_t, uint8_t, v_uint8_t)
+STORED(int16_t, int16_t, v_int16_t)
+STORED(uint16_t, uint16_t, v_uint16_t)
+STORED(int32_t, int32_t, v_int32_t)
+STORED(uint32_t, uint32_t, v_uint32_t)
+STORED(int64_t, int64_t, v_int64_t)
+STORED(uint64_t, uint64_t, v_uint64_t)
+STORED(float, float, v_float)
+STORED(double, double, v_double)
+STORED(half, uint16_t, lanes_half)
+STORED(quarter, uint8_t, lanes_quarter)
+
+#define SMALL_STORED(name, width)                                                                                     \
+    LANES_INLINE v_float load_##name(const void *from, size_t i) { return small_from_##name(load_##width(from, i)); } \
+    LANES_INLINE void store_##name(void *to, size_t i, v_float x, int past_caches)                                    \
+    {                                                                                                                 \
+        store_##width(to, i, small_to_##name(x), past_caches);                                                        \
+    }
+SMALL_STORED(f16, half)
+SMALL_STORED(bf16, half)
+SMALL_STORED(e4m3, quarter)
+SMALL_STORED(e5m2, quarter)
+
+/* ---- the loop -------------------------------------------------------------------------------------------------- */
+
+/* dst may be equal to a source, so no iteration depends on another: without this the plain set would be scalar. */
+#if defined(__clang__) && RI_LANES_PLAIN
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
+#elif RI_LANES_PLAIN
 #define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
 #endif
 
-/* Buffers come as void and pass through byte arrays in shared memory. */
-#define ELEMENT(T) typedef T __attribute__((may_alias)) m_##T
-ELEMENT(int8_t);
-ELEMENT(uint8_t);
-ELEMENT(int16_t);
-ELEMENT(uint16_t);
-ELEMENT(int32_t);
-ELEMENT(uint32_t);
-ELEMENT(int64_t);
-ELEMENT(uint64_t);
-ELEMENT(float);
-ELEMENT(double);
+enum { STEP = 4, LINE = 64, MASKS = 64 };
 
-/* Small floats are named by their format, and stored in integers. */
-typedef m_uint16_t m_f16;
-typedef m_uint16_t m_bf16;
-typedef m_uint8_t m_e4m3;
-typedef m_uint8_t m_e5m2;
-
-/* W: the type to compute in; WIDEN and NARROW: from what is stored to W and back. */
-#define SAME(x) (x)
-#define FROM_F16(x) small_widen(x, 5, 10, 0)
-#define TO_F16(x) (uint16_t) small_narrow(x, 5, 10, 0)
-#define FROM_E5M2(x) small_widen(x, 5, 2, 0)
-#define TO_E5M2(x) (uint8_t) small_narrow(x, 5, 2, 0)
-#define FROM_E4M3(x) small_widen(x, 4, 3, 1)
-#define TO_E4M3(x) (uint8_t) small_narrow(x, 4, 3, 1)
-#define FROM_BF16(x) small_widen_bf16(x)
-#define TO_BF16(x) (uint16_t) small_narrow_bf16(x)
-
-#define KERNEL(T, W, WIDEN, NARROW, op, value)                                                                \
-    static void op##_##T(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count) \
-    {                                                                                                         \
-        m_##T *d = dst;                                                                                       \
-        const m_##T *as = a, *bs = b;                                                                         \
-        (void)r;                                                                                              \
-        INDEPENDENT for (size_t i = 0; i < count; i++)                                                        \
-        {                                                                                                     \
-            const W x = WIDEN(as[i]), y = WIDEN(bs[i]);                                                       \
-            d[i] = NARROW(value);                                                                             \
-        }                                                                                                     \
-    }
-
-#define DIVISION(T, W, WIDEN, NARROW, value)                 \
-    static void div_##T(void *dst, size_t count, uint32_t n) \
-    {                                                        \
-        m_##T *d = dst;                                      \
-        for (size_t i = 0; i < count; i++) {                 \
-            const W x = WIDEN(d[i]);                         \
-            d[i] = NARROW(value);                            \
-        }                                                    \
-    }
-
-/* U: the unsigned type to compute in. */
-#define INTEGER(T, U, quotient)                              \
-    KERNEL(T, T, SAME, SAME, sum, (T)((U)x + (U)y))          \
-    KERNEL(T, T, SAME, SAME, prod, (T)((U)x * (U)y))         \
-    KERNEL(T, T, SAME, SAME, min, x < y ? x : y)             \
-    KERNEL(T, T, SAME, SAME, max, x > y ? x : y)             \
-    KERNEL(T, T, SAME, SAME, band, (T)(x & y))               \
-    KERNEL(T, T, SAME, SAME, bor, (T)(x | y))                \
-    KERNEL(T, T, SAME, SAME, bxor, (T)(x ^ y))               \
-    KERNEL(T, T, SAME, SAME, land, (T)((x != 0) & (y != 0))) \
-    KERNEL(T, T, SAME, SAME, lor, (T)((x | y) != 0))         \
-    KERNEL(T, T, SAME, SAME, lxor, (T)((x != 0) ^ (y != 0))) \
-    DIVISION(T, T, SAME, SAME, quotient)
-
-#define FLOATING(T, W, WIDEN, NARROW, nan)                         \
-    KERNEL(T, W, WIDEN, NARROW, sum, x + y)                        \
-    KERNEL(T, W, WIDEN, NARROW, prod, x *y)                        \
-    KERNEL(T, W, WIDEN, NARROW, min, x < y ? x : y <= x ? y : nan) \
-    KERNEL(T, W, WIDEN, NARROW, max, x > y ? x : y >= x ? y : nan) \
-    DIVISION(T, W, WIDEN, NARROW, x / (W)n)
-
-/* Exact up to 32 bits: a quotient that is no whole number is at least 1/n away from one, and a double errs by less. */
-INTEGER(int8_t, uint32_t, (int8_t)((double)x / n))
-INTEGER(uint8_t, uint32_t, (uint8_t)((double)x / n))
-INTEGER(int16_t, uint32_t, (int16_t)((double)x / n))
-INTEGER(uint16_t, uint32_t, (uint16_t)((double)x / n))
-INTEGER(int32_t, uint32_t, (int32_t)((double)x / n))
-INTEGER(uint32_t, uint32_t, (uint32_t)((double)x / n))
-INTEGER(int64_t, uint64_t, x / (int64_t)n)
-INTEGER(uint64_t, uint64_t, x / n)
-FLOATING(float, float, SAME, SAME, __builtin_nanf(""))
-FLOATING(double, double, SAME, SAME, __builtin_nan(""))
-FLOATING(f16, float, FROM_F16, TO_F16, __builtin_nanf(""))
-FLOATING(bf16, float, FROM_BF16, TO_BF16, __builtin_nanf(""))
-FLOATING(e4m3, float, FROM_E4M3, TO_E4M3, __builtin_nanf(""))
-FLOATING(e5m2, float, FROM_E5M2, TO_E5M2, __builtin_nanf(""))
-
-/* A block at a time, which stays in cache while all operands are added to it. */
-static void combine(const struct ri_reduction *r, const struct ri_combine *c)
+/* Which destinations can be stored to past the caches from element i on: a bit for each of the first 64. */
+LANES_INLINE uint64_t streamable(void *const *to, uint32_t outs, size_t offset, size_t unit)
 {
-    enum { BLOCK = 4096 };
-    _Alignas(64) unsigned char sum[BLOCK];
-    const size_t most = BLOCK / r->esize;
-    for (size_t at = 0; at < c->count; at += most) {
-        const size_t count = c->count - at < most ? c->count - at : most, offset = at * r->esize;
-        memcpy(sum, (const unsigned char *)c->from[0] + offset, count * r->esize);
-        for (uint32_t i = 1; i < c->n; i++)
-            r->reduce(r, sum, sum, (const unsigned char *)c->from[i] + offset, count);
-        if (c->divisor && r->divide)
-            r->divide(sum, count, c->divisor);
-        for (uint32_t k = 0; k < c->outs; k++)
-            memcpy((unsigned char *)c->to[k] + offset, sum, count * r->esize);
-    }
+    uint64_t mask = 0;
+    for (uint32_t k = 0; k < outs && k < MASKS; k++)
+        mask |= (uint64_t)(((uintptr_t)to[k] + offset) % unit == 0) << k;
+    return mask;
 }
 
-#define ROW(T)                                                                      \
-    [RING_SUM] = {sum_##T, combine, NULL}, [RING_PROD] = {prod_##T, combine, NULL}, \
-    [RING_MIN] = {min_##T, combine, NULL}, [RING_MAX] = {max_##T, combine, NULL},   \
-    [RING_AVG] = {sum_##T, combine, div_##T}
+/* name: as stored; T: as computed; DIVIDE(x): x over the divisor. */
+#define LOOP(name, T, DIVIDE)                                                                                  \
+    LANES_INLINE void vectors_##name(int op, const struct ri_combine *c, size_t i, int vectors, uint64_t past) \
+    {                                                                                                          \
+        v_##T x[STEP];                                                                                         \
+        for (int j = 0; j < vectors; j++)                                                                      \
+            x[j] = load_##name(c->from[0], i + (size_t)j * LANES_OF(T));                                       \
+        for (uint32_t k = 1; k < c->n; k++)                                                                    \
+            for (int j = 0; j < vectors; j++)                                                                  \
+                x[j] = apply_##T(op, x[j], load_##name(c->from[k], i + (size_t)j * LANES_OF(T)));              \
+        for (int j = 0; j < vectors && c->divisor; j++)                                                        \
+            x[j] = DIVIDE(x[j]);                                                                               \
+        for (uint32_t k = 0; k < c->outs; k++)                                                                 \
+            for (int j = 0; j < vectors; j++)                                                                  \
+                store_##name(c->to[k], i + (size_t)j * LANES_OF(T), x[j], k < MASKS && (past >> k & 1));       \
+    }                                                                                                          \
+    /* Returns where it ended, less than a vector before the end. */                                           \
+    LANES_INLINE size_t loop_##name(int op, const struct ri_combine *c, size_t i, size_t end, uint64_t past)   \
+    {                                                                                                          \
+        const size_t lanes = LANES_OF(T);                                                                      \
+        for (; lanes > 1 && end - i >= STEP * lanes; i += STEP * lanes)                                        \
+            vectors_##name(op, c, i, STEP, past);                                                              \
+        INDEPENDENT for (; end - i >= lanes; i += lanes) vectors_##name(op, c, i, 1, past);                    \
+        return i;                                                                                              \
+    }
+#define UNDIVIDED(x) (x) /* integer quotients need more than a vector holds: see average() */
+#define DIVIDED_FLOAT(x) ((x) / SPLAT(float, c->divisor))
+#define DIVIDED_DOUBLE(x) ((x) / SPLAT(double, c->divisor))
+LOOP(bf16, float, DIVIDED_FLOAT)
+#if !RI_ONLY_BFLOAT16
+LOOP(int8_t, int8_t, UNDIVIDED)
+LOOP(uint8_t, uint8_t, UNDIVIDED)
+LOOP(int16_t, int16_t, UNDIVIDED)
+LOOP(uint16_t, uint16_t, UNDIVIDED)
+LOOP(int32_t, int32_t, UNDIVIDED)
+LOOP(uint32_t, uint32_t, UNDIVIDED)
+LOOP(int64_t, int64_t, UNDIVIDED)
+LOOP(uint64_t, uint64_t, UNDIVIDED)
+LOOP(float, float, DIVIDED_FLOAT)
+LOOP(double, double, DIVIDED_DOUBLE)
+LOOP(f16, float, DIVIDED_FLOAT)
+LOOP(e4m3, float, DIVIDED_FLOAT)
+LOOP(e5m2, float, DIVIDED_FLOAT)
+#endif
 
-#define INTEGER_ROW(T)                                                                            \
-    {                                                                                             \
-        ROW(T), [RING_BAND] = {band_##T, combine, NULL}, [RING_BOR] = {bor_##T, combine, NULL},   \
-                [RING_BXOR] = {bxor_##T, combine, NULL}, [RING_LAND] = {land_##T, combine, NULL}, \
-                [RING_LOR] = {lor_##T, combine, NULL}, [RING_LXOR] = {lxor_##T, combine, NULL},   \
+/* ---- kernels --------------------------------------------------------------------------------------------------- */
+
+/* The elements before the first line of the first destination, so that whole lines are stored past the caches. */
+static size_t head_of(const struct ri_combine *c, size_t esize)
+{
+    const size_t head = -(uintptr_t)c->to[0] % LINE / esize;
+    return head < c->count ? head : c->count;
+}
+
+#if RI_LANES_PLAIN
+#define REST(op, name, dtype, redop)                                                    \
+    static void op##_##name##_rest(const struct ri_combine *c, size_t from, size_t end) \
+    {                                                                                   \
+        loop_##name(redop, c, from, end, 0);                                            \
+    }
+#define REST_OF(op, name) op##_##name##_rest
+#else
+#define REST(op, name, dtype, redop)                                                    \
+    static void op##_##name##_rest(const struct ri_combine *c, size_t from, size_t end) \
+    {                                                                                   \
+        if (from < end)                                                                 \
+            ri_kernels_plain[dtype][redop].rest(c, from, end);                          \
+    }
+#define REST_OF(op, name) NULL
+#endif
+
+#define TWO_OPERANDS(dst, a, b, n_elements)                                                           \
+    {                                                                                                 \
+        .from = (const void *[]){a, b}, .n = 2, .to = (void *[]){dst}, .outs = 1, .count = n_elements \
+    }
+
+#define KERNEL(op, name, T, dtype, redop)                                                       \
+    REST(op, name, dtype, redop)                                                                \
+    static void op##_##name##_combine(const struct ri_reduction *r, const struct ri_combine *c) \
+    {                                                                                           \
+        const bool stream = LANES_STREAM && c->stream;                                          \
+        const size_t head = stream ? head_of(c, r->esize) : 0, unit = LANES_OF(T) * r->esize;   \
+        const uint64_t past = stream ? streamable(c->to, c->outs, head * r->esize, unit) : 0;   \
+        if (head)                                                                               \
+            op##_##name##_rest(c, 0, head);                                                     \
+        op##_##name##_rest(c, loop_##name(redop, c, head, c->count, past), c->count);           \
+        if (past)                                                                               \
+            lanes_stream_end();                                                                 \
+    }
+
+/* Two operands and one result, known to the compiler: worth its code for sums and averages.  The rest gets a
+ * description of its own: one that nobody else sees is kept in registers. */
+#define REDUCE(op, name, redop)                                                                             \
+    static void op##_##name##_reduce(const struct ri_reduction *r, void *dst, const void *a, const void *b, \
+                                     size_t count)                                                          \
+    {                                                                                                       \
+        const struct ri_combine c = TWO_OPERANDS(dst, a, b, count);                                         \
+        const size_t end = loop_##name(redop, &c, 0, count, 0);                                             \
+        (void)r;                                                                                            \
+        if (end < count) {                                                                                  \
+            const struct ri_combine left = TWO_OPERANDS(dst, a, b, count);                                  \
+            op##_##name##_rest(&left, end, count);                                                          \
+        }                                                                                                   \
+    }
+
+/* For the other operations. */
+static void reduce(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count)
+{
+    r->combine(r, &(struct ri_combine)TWO_OPERANDS(dst, a, b, count));
+}
+
+#define FLOATING(name, T, dtype)                                                                                    \
+    KERNEL(sum, name, T, dtype, RING_SUM)                                                                           \
+    REDUCE(sum, name, RING_SUM)                                                                                     \
+    KERNEL(prod, name, T, dtype, RING_PROD)                                                                         \
+    KERNEL(min, name, T, dtype, RING_MIN)                                                                           \
+    KERNEL(max, name, T, dtype, RING_MAX)                                                                           \
+    static void div_##name(void *dst, size_t count, uint32_t n)                                                     \
+    {                                                                                                               \
+        const struct ri_combine c = {                                                                               \
+            .from = (const void *[]){dst}, .n = 1, .to = (void *[]){dst}, .outs = 1, .count = count, .divisor = n}; \
+        sum_##name##_rest(&c, loop_##name(RING_SUM, &c, 0, count, 0), count);                                       \
+    }
+FLOATING(bf16, float, RING_BFLOAT16)
+#if !RI_ONLY_BFLOAT16
+FLOATING(float, float, RING_FLOAT)
+FLOATING(double, double, RING_DOUBLE)
+FLOATING(f16, float, RING_FLOAT16)
+FLOATING(e4m3, float, RING_FLOAT8_E4M3)
+FLOATING(e5m2, float, RING_FLOAT8_E5M2)
+
+/* Quotients: what is vectorised here the compiler has vectorised.  An average of integers is divided block by block,
+ * where the first destination has just been written. */
+enum { BLOCK = 4096 };
+
+#define AVERAGE(T, U, quotient)                                                                                \
+    typedef T __attribute__((may_alias)) m_##T;                                                                \
+    static void div_##T(void *dst, size_t count, uint32_t n)                                                   \
+    {                                                                                                          \
+        m_##T *d = dst;                                                                                        \
+        for (size_t i = 0; i < count; i++) {                                                                   \
+            const T x = d[i];                                                                                  \
+            d[i] = (quotient);                                                                                 \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void avg_##T##_combine(const struct ri_reduction *r, const struct ri_combine *c)                    \
+    {                                                                                                          \
+        const struct ri_combine one = {.from = c->from, .n = c->n, .to = c->to, .outs = 1, .count = c->count}; \
+        (void)r;                                                                                               \
+        for (size_t i = 0; i < c->count; i += BLOCK) {                                                         \
+            const size_t end = c->count - i < BLOCK ? c->count : i + BLOCK;                                    \
+            sum_##U##_rest(&one, loop_##U(RING_SUM, &one, i, end, 0), end);                                    \
+            if (c->divisor)                                                                                    \
+                div_##T((T *)c->to[0] + i, end - i, c->divisor);                                               \
+            for (uint32_t k = 1; k < c->outs; k++)                                                             \
+                memcpy((T *)c->to[k] + i, (T *)c->to[0] + i, (end - i) * sizeof(T));                           \
+        }                                                                                                      \
+    }
+
+#define SIGNED(T, U, dtype, quotient)  \
+    KERNEL(min, T, T, dtype, RING_MIN) \
+    KERNEL(max, T, T, dtype, RING_MAX) \
+    AVERAGE(T, U, quotient)
+
+#define UNSIGNED(T, dtype, quotient)     \
+    KERNEL(sum, T, T, dtype, RING_SUM)   \
+    REDUCE(sum, T, RING_SUM)             \
+    KERNEL(prod, T, T, dtype, RING_PROD) \
+    KERNEL(min, T, T, dtype, RING_MIN)   \
+    KERNEL(max, T, T, dtype, RING_MAX)   \
+    KERNEL(band, T, T, dtype, RING_BAND) \
+    KERNEL(bor, T, T, dtype, RING_BOR)   \
+    KERNEL(bxor, T, T, dtype, RING_BXOR) \
+    KERNEL(land, T, T, dtype, RING_LAND) \
+    KERNEL(lor, T, T, dtype, RING_LOR)   \
+    KERNEL(lxor, T, T, dtype, RING_LXOR) \
+    AVERAGE(T, T, quotient)
+
+/* Exact up to 32 bits: a quotient that is no whole number is at least 1/n away from one, and a double errs by less. */
+UNSIGNED(uint8_t, RING_UINT8, (uint8_t)((double)x / n))
+UNSIGNED(uint16_t, RING_UINT16, (uint16_t)((double)x / n))
+UNSIGNED(uint32_t, RING_UINT32, (uint32_t)((double)x / n))
+UNSIGNED(uint64_t, RING_UINT64, x / n)
+SIGNED(int8_t, uint8_t, RING_INT8, (int8_t)((double)x / n))
+SIGNED(int16_t, uint16_t, RING_INT16, (int16_t)((double)x / n))
+SIGNED(int32_t, uint32_t, RING_INT32, (int32_t)((double)x / n))
+SIGNED(int64_t, uint64_t, RING_INT64, x / (int64_t)n)
+#endif
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+#define SUM_CELL(name)                                                      \
+    {                                                                       \
+        sum_##name##_reduce, sum_##name##_combine, NULL, REST_OF(sum, name) \
+    }
+#define CELL(op, name)                                         \
+    {                                                          \
+        reduce, op##_##name##_combine, NULL, REST_OF(op, name) \
+    }
+
+#define FLOAT_ROW(name)                                                                                           \
+    {                                                                                                             \
+        [RING_SUM] = SUM_CELL(name), [RING_PROD] = CELL(prod, name), [RING_MIN] = CELL(min, name),                \
+        [RING_MAX] = CELL(max, name), [RING_AVG] = {sum_##name##_reduce, sum_##name##_combine, div_##name, NULL}, \
+    }
+
+#define INTEGER_ROW(T, U)                                                                                            \
+    {                                                                                                                \
+        [RING_SUM] = SUM_CELL(U), [RING_PROD] = CELL(prod, U), [RING_MIN] = CELL(min, T), [RING_MAX] = CELL(max, T), \
+        [RING_AVG] = {sum_##U##_reduce, avg_##T##_combine, div_##T, NULL}, [RING_BAND] = CELL(band, U),              \
+        [RING_BOR] = CELL(bor, U), [RING_BXOR] = CELL(bxor, U), [RING_LAND] = CELL(land, U),                         \
+        [RING_LOR] = CELL(lor, U), [RING_LXOR] = CELL(lxor, U),                                                      \
     }
 
 ri_kernel_table RI_KERNELS = {
-    [RING_INT8] = INTEGER_ROW(int8_t),     [RING_UINT8] = INTEGER_ROW(uint8_t),   [RING_INT16] = INTEGER_ROW(int16_t),
-    [RING_UINT16] = INTEGER_ROW(uint16_t), [RING_INT32] = INTEGER_ROW(int32_t),   [RING_UINT32] = INTEGER_ROW(uint32_t),
-    [RING_INT64] = INTEGER_ROW(int64_t),   [RING_UINT64] = INTEGER_ROW(uint64_t), [RING_FLOAT] = {ROW(float)},
-    [RING_DOUBLE] = {ROW(double)},         [RING_FLOAT16] = {ROW(f16)},           [RING_BFLOAT16] = {ROW(bf16)},
-    [RING_FLOAT8_E4M3] = {ROW(e4m3)},      [RING_FLOAT8_E5M2] = {ROW(e5m2)},
+    [RING_BFLOAT16] = FLOAT_ROW(bf16),
+#if !RI_ONLY_BFLOAT16
+    [RING_INT8] = INTEGER_ROW(int8_t, uint8_t),
+    [RING_UINT8] = INTEGER_ROW(uint8_t, uint8_t),
+    [RING_INT16] = INTEGER_ROW(int16_t, uint16_t),
+    [RING_UINT16] = INTEGER_ROW(uint16_t, uint16_t),
+    [RING_INT32] = INTEGER_ROW(int32_t, uint32_t),
+    [RING_UINT32] = INTEGER_ROW(uint32_t, uint32_t),
+    [RING_INT64] = INTEGER_ROW(int64_t, uint64_t),
+    [RING_UINT64] = INTEGER_ROW(uint64_t, uint64_t),
+    [RING_FLOAT] = FLOAT_ROW(float),
+    [RING_DOUBLE] = FLOAT_ROW(double),
+    [RING_FLOAT16] = FLOAT_ROW(f16),
+    [RING_FLOAT8_E4M3] = FLOAT_ROW(e4m3),
+    [RING_FLOAT8_E5M2] = FLOAT_ROW(e5m2),
+#endif
 };

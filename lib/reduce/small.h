@@ -1,70 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* small.h - floats of 16 and 8 bits to float and back, as integer arithmetic without branches.
+/* small.h - floats of 16 and 8 bits to float and back, a vector at a time.
  *
- * What small_widen() takes and small_narrow() gives are the bits in the low end of a word.  Widening is exact;
- * narrowing rounds to nearest, ties to even.  The one addition of floats aligns a subnormal number's bits and is exact
- * or does the rounding; it never meets a subnormal float, so that a program that has the processor treat those as zero
- * gets the same.  NaN becomes the one quiet NaN of its type. */
+ * As integer arithmetic without branches, which every set has.  The bits are in the low end of a word.  Widening is
+ * exact; narrowing rounds to nearest, ties to even.  The one addition of floats aligns a subnormal number's bits, and
+ * is exact or does the rounding; it never gives a subnormal float, so that a program that has the processor treat those
+ * as zero sees no difference.  NaN becomes the one quiet NaN of its type.
+ *
+ * Where the processor converts with the same result, that is used: F16C, and NEON for float16; BFCVT for bfloat16. They
+ * keep more of a NaN, which is not promised.  VCVTNEPS2BF16 of AVX-512 is not used: it takes subnormals for zeros. */
 #ifndef RI_SMALL_H
 #define RI_SMALL_H
 
-#include <stdint.h>
-#include <string.h>
-
-static inline float small_as_float(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static inline uint32_t small_as_bits(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
+#include "lib/reduce/lanes.h"
 
 /* A type with `exp` bits of exponent and `mant` of fraction; finite: all exponents are of numbers, and only the largest
  * code of each sign is NaN. */
 #define SMALL_REBIAS(exp) ((uint32_t)(127 - ((1 << ((exp)-1)) - 1)) << 23)
 #define SMALL_LEAST(exp) (SMALL_REBIAS(exp) + (UINT32_C(1) << 23)) /* its smallest normal number, as a float */
 
-static inline float small_widen(uint32_t h, unsigned exp, unsigned mant, int finite)
+LANES_INLINE v_float small_widen(v_uint32_t h, unsigned exp, unsigned mant, int finite)
 {
-    const uint32_t sign = h >> (exp + mant) << 31, code = h & ((UINT32_C(1) << (exp + mant)) - 1);
-    const uint32_t mag = code << (23 - mant), top = ((UINT32_C(1) << exp) - 1) << 23;
-    const uint32_t normal = mag + SMALL_REBIAS(exp);
-    const uint32_t subnormal = small_as_bits(small_as_float(mag + SMALL_LEAST(exp)) - small_as_float(SMALL_LEAST(exp)));
-    uint32_t bits = mag < UINT32_C(1) << 23 ? subnormal : normal;
-    if (finite)
-        bits = code == (UINT32_C(1) << (exp + mant)) - 1 ? 0x7fc00000 : bits;
-    else
-        bits = mag >= top ? (mag - top) | 0x7f800000 : bits;
-    return small_as_float(sign | bits);
+    const uint32_t most = (UINT32_C(1) << (exp + mant)) - 1, top = ((UINT32_C(1) << exp) - 1) << 23;
+    const v_uint32_t sign = h >> (exp + mant) << 31, mag = (h & most) << (23 - mant);
+    const v_float least = lanes_as_float(SPLAT(uint32_t, SMALL_LEAST(exp)));
+    const v_uint32_t subnormal = lanes_as_bits(lanes_as_float(mag + SMALL_LEAST(exp)) - least);
+    const v_uint32_t normal = mag + SMALL_REBIAS(exp);
+    const v_uint32_t bits = PICK(mag < (UINT32_C(1) << 23), subnormal, normal);
+    return lanes_as_float(sign | (finite ? PICK(mag == most << (23 - mant), SPLAT(uint32_t, 0x7fc00000), bits)
+                                         : PICK(mag >= top, (mag - top) | 0x7f800000, bits)));
 }
 
-static inline uint32_t small_narrow(float f, unsigned exp, unsigned mant, int finite)
+LANES_INLINE v_uint32_t small_narrow(v_float f, unsigned exp, unsigned mant, int finite)
 {
-    const uint32_t u = small_as_bits(f), sign = u >> 31 << (exp + mant), mag = u & 0x7fffffff;
-    const uint32_t half = (UINT32_C(1) << (22 - mant)) - 1, odd = mag >> (23 - mant) & 1;
-    const uint32_t normal = (mag - SMALL_REBIAS(exp) + half + odd) >> (23 - mant);
-    /* A unit in the last place of this number is the smallest subnormal one. */
-    const uint32_t align = SMALL_LEAST(exp) + ((23 - mant) << 23);
-    const uint32_t subnormal = small_as_bits(small_as_float(mag) + small_as_float(align)) - align;
     const uint32_t infinity = finite ? (UINT32_C(1) << (exp + mant)) - 1 : ((UINT32_C(1) << exp) - 1) << mant;
     const uint32_t quiet = finite ? infinity : infinity | UINT32_C(1) << (mant - 1);
-    uint32_t code = mag < SMALL_LEAST(exp) ? subnormal : normal;
-    code = code > infinity ? infinity : code;
-    return mag > 0x7f800000 ? quiet : sign | code;
+    const uint32_t align = SMALL_LEAST(exp) + ((23 - mant) << 23); /* its last place is the smallest subnormal number */
+    const v_uint32_t u = lanes_as_bits(f), sign = u >> 31 << (exp + mant), mag = u & 0x7fffffff;
+    const v_uint32_t odd = mag >> (23 - mant) & 1;
+    const v_uint32_t normal = (mag - SMALL_REBIAS(exp) + ((UINT32_C(1) << (22 - mant)) - 1) + odd) >> (23 - mant);
+    const v_float aligner = lanes_as_float(SPLAT(uint32_t, align));
+    const v_uint32_t subnormal = lanes_as_bits(lanes_as_float(mag) + aligner) - align;
+    const v_uint32_t code = PICK(mag < SMALL_LEAST(exp), subnormal, normal);
+    const v_uint32_t fits = PICK(code > infinity, SPLAT(uint32_t, infinity), code);
+    return PICK(mag > 0x7f800000, SPLAT(uint32_t, quiet), sign | fits);
 }
 
-static inline float small_widen_bf16(uint32_t h) { return small_as_float(h << 16); }
+/* ---- what kernels call: a vector of stored elements to floats and back ----------------------------------------- */
 
-static inline uint32_t small_narrow_bf16(float f)
+#if defined(__AVX512BW__) && !RI_LANES_PLAIN
+LANES_INLINE v_float small_from_f16(lanes_half h) { return (v_float)_mm512_cvtph_ps((__m256i)h); }
+LANES_INLINE lanes_half small_to_f16(v_float f) { return (lanes_half)_mm512_cvtps_ph((__m512)f, 0); }
+#elif defined(__F16C__) && !RI_LANES_PLAIN
+LANES_INLINE v_float small_from_f16(lanes_half h) { return (v_float)_mm256_cvtph_ps((__m128i)h); }
+LANES_INLINE lanes_half small_to_f16(v_float f) { return (lanes_half)_mm256_cvtps_ph((__m256)f, 0); }
+#elif defined(__aarch64__) && !RI_LANES_PLAIN
+LANES_INLINE v_float small_from_f16(lanes_half h) { return (v_float)vcvt_f32_f16((float16x4_t)h); }
+LANES_INLINE lanes_half small_to_f16(v_float f) { return (lanes_half)vcvt_f16_f32((float32x4_t)f); }
+#else
+LANES_INLINE v_float small_from_f16(lanes_half h) { return small_widen(lanes_from_half(h), 5, 10, 0); }
+LANES_INLINE lanes_half small_to_f16(v_float f) { return lanes_to_half(small_narrow(f, 5, 10, 0)); }
+#endif
+
+LANES_INLINE v_float small_from_bf16(lanes_half h) { return lanes_as_float(lanes_from_half(h) << 16); }
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && !RI_LANES_PLAIN
+LANES_INLINE lanes_half small_to_bf16(v_float f) { return (lanes_half)vcvt_bf16_f32((float32x4_t)f); }
+#else
+LANES_INLINE lanes_half small_to_bf16(v_float f)
 {
-    const uint32_t u = small_as_bits(f);
-    return (u & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    const v_uint32_t u = lanes_as_bits(f), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return lanes_to_half(PICK((u & 0x7fffffff) > 0x7f800000, SPLAT(uint32_t, 0x7fc0), rounded));
 }
+#endif
+
+LANES_INLINE v_float small_from_e4m3(lanes_quarter q) { return small_widen(lanes_from_quarter(q), 4, 3, 1); }
+LANES_INLINE lanes_quarter small_to_e4m3(v_float f) { return lanes_to_quarter(small_narrow(f, 4, 3, 1)); }
+LANES_INLINE v_float small_from_e5m2(lanes_quarter q) { return small_widen(lanes_from_quarter(q), 5, 2, 0); }
+LANES_INLINE lanes_quarter small_to_e5m2(v_float f) { return lanes_to_quarter(small_narrow(f, 5, 2, 0)); }
 
 #endif

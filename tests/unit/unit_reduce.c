@@ -214,6 +214,111 @@ Test(reduce, every_set_type_and_operation_agrees_with_the_oracle, .init = choose
                         try_once(set, (ring_dtype_t)t, (ring_redop_t)op, (enum form)form);
 }
 
+/* ---- many operands --------------------------------------------------------------------------------------------- */
+
+enum { OPERANDS = 9, OUTS = 3, LARGE = 9000 /* more than a block of integers to divide */ };
+
+struct many { /* operands and destinations, each at its own alignment of the element */
+    unsigned char memory[OPERANDS + OUTS][64 + LARGE * 8 + GUARD], *at[OPERANDS + OUTS];
+    const void *from[OPERANDS];
+    void *to[OUTS];
+    struct ri_combine c;
+};
+
+static void many_make(struct many *m, ring_dtype_t t)
+{
+    const size_t size = ri_dtype_size(t);
+    m->c = (struct ri_combine){.from = m->from,
+                               .to = m->to,
+                               .n = (uint32_t)(1 + next() % OPERANDS),
+                               .outs = (uint32_t)(1 + next() % OUTS),
+                               .count = next() % 4   ? next() % 40
+                                        : next() % 8 ? next() % MOST
+                                                     : next() % LARGE,
+                               .stream = next() % 2};
+    const bool level = next() % 2; /* destinations that can be streamed to together */
+    for (size_t i = 0; i < OPERANDS + OUTS; i++) {
+        m->at[i] = m->memory[i] + (level ? 0 : next() % (64 / size) * size);
+        memset(m->memory[i], 0xa5, 64 + m->c.count * size + GUARD);
+        for (size_t k = 0; k < m->c.count && i < m->c.n; k++)
+            random_element(t, m->at[i] + k * size);
+    }
+    for (uint32_t i = 0; i < m->c.n; i++)
+        m->from[i] = m->at[i];
+    for (uint32_t k = 0; k < m->c.outs; k++)
+        m->to[k] = m->at[OPERANDS + k];
+    if (next() % 2) /* in place */
+        m->to[next() % m->c.outs] = m->at[next() % m->c.n];
+}
+
+/* Floats of 16 and 8 bits stay floats until the end. */
+static void oracle_many(ring_dtype_t t, ring_redop_t op, const struct many *m, unsigned char *due)
+{
+    const size_t size = ri_dtype_size(t);
+    for (size_t i = 0; i < m->c.count; i++) {
+        unsigned char *to = due + i * size;
+        double sum = number_is_small(t) ? number_get(t, m->at[0] + i * size) : 0;
+        memcpy(to, m->at[0] + i * size, size);
+        for (uint32_t k = 1; k < m->c.n; k++) {
+            sum = number_is_small(t) ? oracle_float(t, op, sum, number_get(t, m->at[k] + i * size)) : 0;
+            oracle(t, op, to, to, m->at[k] + i * size);
+        }
+        if (number_is_small(t))
+            number_put(t, to, m->c.divisor ? number_divide(t, sum, m->c.divisor) : sum);
+        else if (m->c.divisor)
+            oracle_divide(t, to, m->c.divisor);
+    }
+}
+
+static void try_many(size_t set, ring_dtype_t t, ring_redop_t op)
+{
+    static struct many m;
+    static unsigned char due[LARGE * 8];
+    const struct ri_reduction r = ri_reduction_from(set, t, op);
+    const size_t size = ri_dtype_size(t);
+    many_make(&m, t);
+    m.c.divisor = op == RING_AVG && next() % 4 ? 1 + (uint32_t)(next() % 9) : 0;
+    oracle_many(t, op, &m, due);
+    r.combine(&r, &m.c);
+    for (uint32_t k = 0; k < m.c.outs; k++) {
+        const unsigned char *seen = m.to[k];
+        for (size_t i = 0; i < m.c.count; i++)
+            check_element(t, op, ri_kernel_set_name(set), i, seen + i * size, due + i * size);
+    }
+    for (size_t i = 0; i < OPERANDS + OUTS; i++)
+        for (const unsigned char *p = m.memory[i]; p < m.at[i] + m.c.count * size + GUARD; p++) {
+            p = p == m.at[i] && (i < m.c.n || (i >= OPERANDS && m.to[i - OPERANDS] == m.at[i])) ? p + m.c.count * size
+                                                                                                : p;
+            cr_assert_eq(*p, 0xa5, "a kernel wrote outside its buffer");
+        }
+}
+
+Test(reduce, many_operands_are_rounded_once, .init = choose_seed)
+{
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        for (unsigned t = 0; t < RI_DTYPES; t++)
+            for (unsigned op = 0; op < RI_REDOPS; op++)
+                for (int n = 0; n < 60 && ri_redop_fits((ring_dtype_t)t, (ring_redop_t)op); n++)
+                    try_many(set, (ring_dtype_t)t, (ring_redop_t)op);
+}
+
+/* 1 + 2^-11 sixteen times: each alone is rounded away in float16, together they are not. */
+Test(reduce, a_sum_of_many_keeps_what_each_addition_would_lose)
+{
+    uint16_t one[40], little[40], sum[40];
+    const void *from[17];
+    for (size_t i = 0; i < 40; i++)
+        one[i] = 0x3c00, little[i] = 0x1000;
+    for (size_t k = 0; k < 17; k++)
+        from[k] = k ? little : one;
+    for (size_t set = 0; set < ri_kernel_sets(); set++) {
+        const struct ri_reduction r = ri_reduction_from(set, RING_FLOAT16, RING_SUM);
+        r.combine(&r, &(struct ri_combine){.from = from, .n = 17, .to = (void *[]){sum}, .outs = 1, .count = 40});
+        for (size_t i = 0; i < 40; i++)
+            cr_assert_eq(sum[i], 0x3c08, "%s: %x", ri_kernel_set_name(set), sum[i]);
+    }
+}
+
 /* Some codes, as the standards and other libraries have them. */
 Test(reduce, known_codes_of_small_floats)
 {
@@ -315,7 +420,8 @@ Test(reduce, minimum_and_maximum_of_nan_have_the_same_bits_in_every_set_and_orde
                     a[i] = i % 2 ? nans[n] : 0x40000000;
                     b[i] = i % 2 ? 0x40000000 : nans[n];
                 }
-                ri_reduction_from(set, RING_FLOAT, (ring_redop_t)op).reduce(NULL, a, a, b, 67);
+                const struct ri_reduction r = ri_reduction_from(set, RING_FLOAT, (ring_redop_t)op);
+                r.reduce(&r, a, a, b, 67);
                 first = first ? first : a[0];
                 cr_assert_eq(first & 0x7fc00000, 0x7fc00000, "not a quiet NaN");
                 for (size_t i = 0; i < 67; i++)
