@@ -183,3 +183,16 @@ ring_status_t ring_redop_destroy(ring_comm_t *c, ring_redop_t redop)
     ri_leave(c);
     return status;
 }
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+ring_status_t ring_mem_alloc(size_t bytes, void **ptr_out)
+{
+    return ptr_out ? ri_heap_alloc(bytes, ptr_out) : ri_fail(RING_ERR_INVALID, "ptr_out is NULL");
+}
+
+ring_status_t ring_mem_free(void *ptr) { return ri_heap_free(ptr); }
+
+ring_status_t ring_mem_register(void *ptr, size_t bytes) { return ri_heap_register(ptr, bytes); }
+
+ring_status_t ring_mem_deregister(void *ptr) { return ri_heap_deregister(ptr); }

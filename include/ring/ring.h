@@ -403,6 +403,46 @@ RING_API RING_CHECK ring_status_t ring_op_wait(ring_op_t *op);
 /* Give the handle back; waits first if the operation is still under way.  NULL is fine. */
 RING_API void ring_op_free(ring_op_t *op);
 
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+/* Ranks of one host that are processes cannot see each other's memory, so collectives copy through a buffer that they
+ * share.  Memory from ring_mem_alloc(), and buffers given to ring_mem_register(), the others can see: collectives work
+ * there directly, up to several times as fast.  Nothing else changes: any part of such memory may be src or dst, on some
+ * ranks or on all, with every communicator of the process, made before or after.  These functions are not collective,
+ * belong to the process and not to a communicator, and may be called from any thread, but not on memory that an
+ * operation under way uses.
+ *
+ * It is memory of the kind that tmpfs has: it counts as "shared" memory of the process, is not in its core dumps unless
+ * asked for, and is gone with the last process of the job that has it mapped.  A child made by fork() shares it with its
+ * parent, as it would with any shared mapping: what one writes the other sees.  The child cannot call these functions
+ * (RING_ERR_STATE); one that is to run on its own should call exec(). */
+
+/* `bytes` zeroed bytes that other ranks of the host can see, at a page boundary; whole pages are used.  *ptr_out belongs
+ * to the caller, who ends it with ring_mem_free().
+ * Errors: INVALID (0 bytes), NOMEM, STATE (after fork), SYSTEM. */
+RING_API RING_CHECK ring_status_t ring_mem_alloc(size_t bytes, void **ptr_out);
+
+/* Give memory of ring_mem_alloc() back; NULL is fine.  INVALID for any other pointer, STATE after fork. */
+RING_API ring_status_t ring_mem_free(void *ptr);
+
+/* Let other ranks of the host see the caller's buffer [ptr, ptr + bytes), which stays where it is with what it holds:
+ * its whole pages are moved under a shared mapping at the same address.  Takes about as long as copying it, and needs
+ * the memory twice for that time; nobody may write to the buffer meanwhile.  The part of a page at either end is copied
+ * at each call instead, so buffers of less than a page gain nothing (but may be registered).
+ *
+ * The memory must be private, anonymous, readable and writable: malloc() and mmap() give such, and large allocations are
+ * best.  Before it is freed, unmapped, remapped, locked or given to madvise(MADV_DONTNEED), deregister it: an operation
+ * on a registered buffer that has been freed reads and writes the old pages.
+ * Errors: INVALID (NULL, 0 bytes, not mapped, overlaps what is registered or from ring_mem_alloc()), UNSUPPORTED (backed
+ * by a file, shared, locked, read-only, the stack), NOMEM, STATE (after fork), SYSTEM; the buffer is then unchanged. */
+RING_API RING_CHECK ring_status_t ring_mem_register(void *ptr, size_t bytes);
+
+/* End ring_mem_register(): ptr as given there.  The buffer is private memory again, at the same address and with the
+ * same content.
+ * Errors: INVALID (not registered), STATE (after fork; or the buffer was freed or mapped anew while it was registered:
+ * whatever is there now is left alone, and the registration is gone), NOMEM, SYSTEM. */
+RING_API ring_status_t ring_mem_deregister(void *ptr);
+
 #ifdef __cplusplus
 }
 #endif

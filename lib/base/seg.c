@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ struct ri_seg {
     dev_t dev;
     ino_t ino;
     unsigned users;
+    bool adopted;
     int fd;
     void *base;
     size_t bytes;
@@ -36,7 +38,7 @@ static ring_status_t map(struct ri_seg *seg)
     seg->dev = st.st_dev;
     seg->ino = st.st_ino;
     seg->bytes = (size_t)st.st_size;
-    seg->base = mmap(NULL, seg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, seg->fd, 0);
+    seg->base = mmap(NULL, seg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, seg->fd, 0);
     if (seg->base == MAP_FAILED) {
         seg->base = NULL;
         return ri_fail_errno("mmap of %zu shared bytes", seg->bytes);
@@ -63,7 +65,7 @@ static void enlist(struct ri_seg *seg)
 }
 
 /* posix_fallocate makes the pages exist now: a full machine gives an error here instead of a SIGBUS later. */
-static ring_status_t make(struct ri_seg *seg, const char *what, size_t bytes)
+static ring_status_t make(struct ri_seg *seg, const char *what, size_t bytes, bool sparse)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t whole = (bytes + page - 1) / page * page;
@@ -72,7 +74,7 @@ static ring_status_t make(struct ri_seg *seg, const char *what, size_t bytes)
         return ri_fail_errno("memfd_create(%s)", what);
     if (ftruncate(seg->fd, (off_t)whole))
         return ri_fail_errno("%zu bytes of shared memory for %s", whole, what);
-    errno = posix_fallocate(seg->fd, 0, (off_t)whole);
+    errno = sparse ? 0 : posix_fallocate(seg->fd, 0, (off_t)whole);
     if (errno)
         return ri_fail_errno("%zu bytes of shared memory for %s", whole, what);
     if (fcntl(seg->fd, F_ADD_SEALS, SEALS))
@@ -80,13 +82,13 @@ static ring_status_t make(struct ri_seg *seg, const char *what, size_t bytes)
     return map(seg);
 }
 
-ring_status_t ri_seg_create(const char *what, size_t bytes, struct ri_seg **seg_out)
+static ring_status_t create(const char *what, size_t bytes, bool sparse, struct ri_seg **seg_out)
 {
     struct ri_seg *seg = ri_new(1, sizeof *seg);
     if (!seg)
         return ri_fail(RING_ERR_NOMEM, "no memory for a shared segment");
     seg->fd = -1;
-    const ring_status_t status = make(seg, what, bytes ? bytes : 1);
+    const ring_status_t status = make(seg, what, bytes ? bytes : 1, sparse);
     if (status) {
         drop(seg);
         return status;
@@ -94,6 +96,16 @@ ring_status_t ri_seg_create(const char *what, size_t bytes, struct ri_seg **seg_
     enlist(seg);
     *seg_out = seg;
     return RING_OK;
+}
+
+ring_status_t ri_seg_create(const char *what, size_t bytes, struct ri_seg **seg_out)
+{
+    return create(what, bytes, false, seg_out);
+}
+
+ring_status_t ri_seg_create_sparse(const char *what, size_t bytes, struct ri_seg **seg_out)
+{
+    return create(what, bytes, true, seg_out);
 }
 
 static struct ri_seg *find(const struct stat *st)
@@ -126,6 +138,7 @@ static ring_status_t adopt(int fd, size_t bytes, struct ri_seg **seg_out)
     if (!(seg = ri_new(1, sizeof *seg)))
         return ri_fail(RING_ERR_NOMEM, "no memory for a shared segment");
     seg->fd = fd;
+    seg->adopted = true;
     const ring_status_t status = map(seg);
     if (status) {
         seg->fd = -1; /* the caller closes it */
@@ -150,6 +163,16 @@ void *ri_seg_base(const struct ri_seg *seg) { return seg->base; }
 size_t ri_seg_bytes(const struct ri_seg *seg) { return seg->bytes; }
 
 int ri_seg_fd(const struct ri_seg *seg) { return seg->fd; }
+
+void ri_seg_keep_mapping(struct ri_seg *seg)
+{
+    pthread_mutex_lock(&lock);
+    if (seg->adopted && seg->fd >= 0) {
+        close(seg->fd);
+        seg->fd = -1;
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 void ri_seg_close(struct ri_seg *seg)
 {

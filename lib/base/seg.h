@@ -18,13 +18,19 @@ struct ri_seg;
 /* Make a segment of `bytes` (rounded up to pages), zeroed. `what` is for error texts and /proc/PID/maps. */
 ring_status_t ri_seg_create(const char *what, size_t bytes, struct ri_seg **seg_out);
 
+/* The same without pages: they come as they are written, or with fallocate(), so `bytes` may be more than there is. */
+ring_status_t ri_seg_create_sparse(const char *what, size_t bytes, struct ri_seg **seg_out);
+
 /* Map a segment whose descriptor a peer sent; fd is taken over in any case.  It must be sealed and hold at least `bytes`,
  * else RING_ERR_INVALID. */
 ring_status_t ri_seg_adopt(int fd, size_t bytes, struct ri_seg **seg_out);
 
 void *ri_seg_base(const struct ri_seg *seg);
 size_t ri_seg_bytes(const struct ri_seg *seg);
-int ri_seg_fd(const struct ri_seg *seg); /* stays the segment's */
+int ri_seg_fd(const struct ri_seg *seg); /* stays the segment's; -1 after ri_seg_keep_mapping() */
+
+/* The descriptor is not needed any more, only the mapping.  For segments that were adopted. */
+void ri_seg_keep_mapping(struct ri_seg *seg);
 
 void ri_seg_close(struct ri_seg *seg); /* NULL is fine */
 

@@ -34,6 +34,7 @@
 #include "lib/boot/host.h"
 #include "lib/boot/port.h"
 #include "lib/coll/rules.h"
+#include "lib/node/heap.h"
 #include "lib/node/node.h"
 #include "lib/sched/engine.h"
 
@@ -213,6 +214,7 @@ struct ring_comm {
 
     struct ring_comm *older;    /* of this process, for forks */
     struct ri_board *own_board; /* until the host's is there, and where there is none */
+    struct ri_heap_view *heap;  /* of the host's ranks; NULL: none */
     struct ri_seg *seg;         /* holds the host's board, then the node's memory; or NULL */
     struct ri_local *local;
     uint32_t locals;
@@ -276,6 +278,10 @@ void ri_control_forget(const struct ring_comm *c); /* in a forked child: close, 
 /* The processes of the host's other ranks, from when they are known; and a home connection, from when it is made. */
 ring_status_t ri_watch_locals(struct ring_comm *c);
 ring_status_t ri_watch_home(struct ri_local *l);
+
+/* heaps.c: before the homes are watched. */
+ring_status_t ri_heaps_exchange(struct ring_comm *c, uint64_t deadline);
+void ri_heaps_close(struct ring_comm *c);
 void ri_watch_close(struct ring_comm *c);
 void ri_watch_forget(const struct ring_comm *c);
 

@@ -109,6 +109,7 @@ static ring_status_t open_node(struct ring_comm *c, uint64_t deadline)
                                         .patience = c->patience,
                                         .pids = pids,
                                         .one_process = one_process,
+                                        .heaps = c->heap,
                                         .cma = (int)c->conf.cma,
                                         .mismatch = node_disagrees,
                                         .stalled = ri_op_stalled,
@@ -224,6 +225,7 @@ static void dismantle(struct ring_comm *c)
     if (c->holds_loop)
         ri_loop_release();
     ri_free(c->own_board);
+    ri_heaps_close(c);
     ri_seg_close(c->seg);
     ri_identity_clear(&c->identity);
     ri_free(c->peer);

@@ -196,8 +196,12 @@ static ring_status_t give_memory(struct ring_comm *c, uint64_t deadline)
             ri_port_collect(c->port, &c->member, l->rank, RI_FOR_NODE, 0, &c->board->abort, deadline, &l->home.fd);
         if (!one && c->seg)
             one = ri_fd_send(l->home.fd, ri_seg_fd(c->seg), "m", 1);
-        if (!one)
-            one = ri_watch_home(l);
+        status = status ? status : one;
+    }
+    if (!status)
+        status = ri_heaps_exchange(c, deadline);
+    for (uint32_t i = 0; i < c->locals; i++) {
+        const ring_status_t one = c->local[i].home.fd >= 0 ? ri_watch_home(&c->local[i]) : RING_OK;
         status = status ? status : one;
     }
     return status;
@@ -223,6 +227,8 @@ static ring_status_t take_memory(struct ring_comm *c, uint64_t deadline)
         status = ri_fail(RING_ERR_SYSTEM, "%s closed its connection instead of sending its memory", first->name);
     if (!status)
         status = ri_seg_adopt(fd, board_and_node(c), &c->seg);
+    if (!status)
+        status = ri_heaps_exchange(c, deadline);
     return status ? status : ri_watch_home(l);
 }
 
@@ -252,6 +258,7 @@ static ring_status_t share_memory(struct ring_comm *c, uint64_t deadline)
 static void unshare(struct ring_comm *c)
 {
     ri_watch_close(c);
+    ri_heaps_close(c);
     ri_seg_close(c->seg);
     c->seg = NULL;
 }

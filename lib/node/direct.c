@@ -17,32 +17,78 @@ static enum step begin(struct ri_node *node)
     return STEP_MOVED;
 }
 
-static uint32_t find_results(struct ri_node *node, size_t offset)
+static bool wants_result(const struct ri_node *node, uint32_t rank)
 {
-    const struct op *op = &node->op;
-    if (op->call.coll != RING_ALL_REDUCE) {
-        node->results[0] = mapped(&node->dst[op->call.root], offset);
-        return 1;
-    }
-    for (uint32_t i = 0; i < node->size; i++) /* the own first: it is in this processor's cache */
-        node->results[i] = mapped(&node->dst[peer_at(node, i)], offset);
-    return node->size;
+    return node->op.call.coll == RING_ALL_REDUCE || rank == node->op.call.root;
 }
 
-/* Piece op.i of the own share; false when there is none left. */
-static bool reduce_piece(struct ri_node *node)
+/* The share of this rank. */
+static struct flow share_of(const struct ri_node *node)
+{
+    const size_t esize = node->op.red->esize, count = node->op.call.count;
+    const size_t from = share_begin(node, count, node->me) * esize;
+    return (struct flow){.at = from, .bytes = share_begin(node, count, node->me + 1) * esize - from};
+}
+
+static const void *operand(struct ri_node *node, uint32_t rank, uint64_t i, size_t at, size_t *bytes)
+{
+    const size_t offset = share_of(node).at + (size_t)i * PIECE + at;
+    return rank == node->me ? (const unsigned char *)node->op.call.src + offset
+                            : ri_node_reach(node, rank, false, offset, bytes);
+}
+
+/* The own first: it is in this processor's cache. */
+static uint32_t find_results(struct ri_node *node, uint64_t i, size_t at, size_t *bytes)
+{
+    const size_t offset = share_of(node).at + (size_t)i * PIECE + at;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < node->size; k++) {
+        const uint32_t rank = peer_at(node, k);
+        if (!wants_result(node, rank))
+            continue;
+        node->results[n] = rank == node->me ? (unsigned char *)node->op.call.dst + offset
+                                            : ri_node_reach(node, rank, true, offset, bytes);
+        if (!node->results[n++])
+            return 0;
+    }
+    return n;
+}
+
+/* Piece op.i of the own share. */
+static enum step reduce_piece(struct ri_node *node, size_t left)
 {
     struct op *op = &node->op;
-    const size_t esize = op->red->esize, count = op->call.count;
-    const size_t from = share_begin(node, count, node->me) * esize, to = share_begin(node, count, node->me + 1) * esize;
-    const size_t at = from + (size_t)op->i * PIECE, bytes = to - at < PIECE ? to - at : PIECE;
-    if (at >= to)
-        return false;
-    for (uint32_t r = 0; r < node->size; r++)
-        node->operands[r] = mapped(&node->src[r], at);
-    ri_node_combine(node, find_results(node, at), bytes / esize, op->bytes >= node->stream_from);
-    op->i++;
-    return true;
+    const struct range range = {.operand = operand,
+                                .results = find_results,
+                                .i = op->i++,
+                                .bytes = left < PIECE ? left : PIECE,
+                                .stream = op->bytes >= node->stream_from};
+    return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
+}
+
+/* What the others have stored is all of dst but the own share. */
+static enum step leave(struct ri_node *node)
+{
+    const size_t bytes = node->op.bytes;
+    const struct flow share = share_of(node);
+    if (!ri_node_done(node, EVERYBODY, node->op.seq))
+        return STEP_WAIT;
+    if (wants_result(node, node->me) && !node->s.one_process) {
+        ri_node_take_edges(node, 0, share.at, bytes);
+        ri_node_take_edges(node, share.at + share.bytes, bytes, bytes);
+    }
+    return STEP_DONE;
+}
+
+static enum step reduce_or_leave(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    const size_t share = share_of(node).bytes, done = (size_t)op->i * PIECE;
+    if (done < share)
+        return reduce_piece(node, share - done);
+    tell(node, COUNTER_DONE, op->seq);
+    op->stage = STAGE_LEAVING;
+    return STEP_MOVED;
 }
 
 static enum step advance(struct ri_node *node)
@@ -55,13 +101,9 @@ static enum step advance(struct ri_node *node)
         op->stage = step == STEP_MOVED ? STAGE_HEARD : STAGE_ANNOUNCED;
         return step;
     case STAGE_HEARD:
-        if (!reduce_piece(node)) {
-            tell(node, COUNTER_DONE, op->seq);
-            op->stage = STAGE_LEAVING;
-        }
-        return STEP_MOVED;
+        return reduce_or_leave(node);
     default:
-        return ri_node_done(node, EVERYBODY, op->seq) ? STEP_DONE : STEP_WAIT;
+        return leave(node);
     }
 }
 

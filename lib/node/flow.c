@@ -100,6 +100,21 @@ struct flow ri_node_flow_from(const struct ri_node *node, uint32_t from)
     }
 }
 
+size_t ri_node_src_bytes(const struct ri_node *node)
+{
+    const struct ri_call *call = &node->op.call;
+    size_t end = 0;
+    if (!ri_node_personal(call->coll))
+        return ri_node_most_given(node);
+    if (!call->scounts)
+        return node->size * node->op.bytes;
+    for (uint32_t r = 0; r < node->size; r++) {
+        const struct flow block = given(node, r);
+        end = block.bytes && block.at + block.bytes > end ? block.at + block.bytes : end;
+    }
+    return end;
+}
+
 static size_t longest(const struct ri_node *node, struct flow (*block)(const struct ri_node *, uint32_t), bool mine)
 {
     size_t most = 0;

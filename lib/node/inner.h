@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "lib/node/heap.h"
 #include "lib/node/node.h"
 
 enum {
@@ -34,10 +35,12 @@ enum {
 };
 
 /* Where a rank's buffer lies, for others that read or write it. */
-enum { PLACE_NONE, PLACE_ADDRESS };
+enum { PLACE_NONE, PLACE_ADDRESS, PLACE_HEAP };
 struct place {
-    uint64_t at;
-    uint64_t how;
+    uint64_t at;   /* address, or offset in the owner's heap of byte `head`     */
+    uint64_t tail; /* the bytes before `head` and from `tail` on are in the owner's edge areas */
+    uint32_t head;
+    uint32_t how;
 };
 
 /* In what form a rank gives what others take from it in an operation. */
@@ -78,6 +81,7 @@ struct control {
     _Atomic uint32_t sleepers;            /* ranks that sleep on one of the words of this block, or are about to */
     _Alignas(128) _Atomic uint32_t probe; /* stages of ri_node_probe() that are done */
     uint32_t works;
+    uint32_t heaps;
     uint64_t nonce_at, nonce;
     uint64_t slots_took[PROBE_SIZES], cma_took[PROBE_SIZES]; /* nanoseconds */
     _Atomic uint32_t processor; /* on which the rank last waited past its pauses, plus one */
@@ -118,6 +122,7 @@ struct ri_node {
     struct control *control;            /* of rank 0; the others follow */
     unsigned char *data;                /* of rank 0 */
     size_t data_stride, out_bytes, sub; /* bytes: of a rank's data, of an output slot, of a sub-slot */
+    size_t edges_at;                    /* bytes of a rank's data before its edge areas */
     struct op op;
     uint32_t seq;                   /* the last operation begun */
     uint32_t seen;                  /* every peer has come to this operation, and agreed with all up to it */
@@ -140,6 +145,8 @@ struct ri_node {
     void **results;                                /* the same             */
     struct place *src, *dst;                       /* of every rank in this operation, as announced and checked */
     uint32_t *kind;                                /* the same                                                  */
+    const struct ri_heap_view *heaps;              /* of every rank; NULL when they cannot all reach each other\'s */
+    uint32_t hint[2];                              /* for ri_heap_find(): src, dst */
     uint32_t *order;                               /* the peers as this rank goes through them, from 1; 0 is itself */
     struct ri_reduction red[RI_DTYPES][RI_REDOPS];
 };
@@ -260,6 +267,7 @@ bool ri_node_gives(const struct ri_node *node, uint32_t to);
 bool ri_node_takes(const struct ri_node *node, uint32_t from);
 struct flow ri_node_flow_to(const struct ri_node *node, uint32_t to);     /* at: in src */
 struct flow ri_node_flow_from(const struct ri_node *node, uint32_t from); /* at: in dst */
+size_t ri_node_src_bytes(const struct ri_node *node);                     /* all of src that others may take from */
 size_t ri_node_most_given(const struct ri_node *node);                    /* bytes of the longest flow to a peer */
 size_t ri_node_most_taken(const struct ri_node *node);                    /* and from any rank, itself too       */
 uint64_t ri_node_count_to_announce(const struct ri_node *node);
@@ -277,14 +285,33 @@ bool ri_node_piece_taken(struct ri_node *node, uint64_t i);
 unsigned char *ri_node_sub_slot(const struct ri_node *node, uint32_t from, uint32_t to, uint32_t turn);
 const struct head *ri_node_head_of(const struct ri_node *node, uint32_t from); /* in the first piece */
 
-/* Can other ranks reach this buffer of ours?  Then where. */
-bool ri_node_place(const struct ri_node *node, const void *buffer, struct place *place_out);
+/* ---- reach.c --------------------------------------------------------------------------------------------------- */
 
-/* Where byte `offset` of a buffer is that was announced as a place. */
-static inline unsigned char *mapped(const struct place *place, size_t offset)
-{
-    return (unsigned char *)(uintptr_t)place->at + offset;
-}
+/* Can other ranks reach the first `bytes` of this rank's src, or dst?  If so, what they need for that is got ready. */
+bool ri_node_share_src(struct ri_node *node, size_t bytes);
+bool ri_node_share_dst(struct ri_node *node, size_t bytes);
+/* Bytes [from, to) of dst, of `bytes`, that others have stored: those that went to the edge areas. */
+void ri_node_take_edges(struct ri_node *node, size_t from, size_t to, size_t bytes);
+enum step ri_node_note_places(struct ri_node *node, uint32_t peer);
+/* Where byte `offset` of a rank's src or dst is, which has been announced; *bytes is cut to how far it goes on there.
+ * NULL, with op.status set, when the rank does not share that. */
+unsigned char *ri_node_reach(struct ri_node *node, uint32_t rank, bool dst, size_t offset, size_t *bytes);
+
+/* ---- combine.c ------------------------------------------------------------------------------------------------- */
+
+/* results[k] = operands[0] op operands[1] ..., in the order of the ranks, divided if the operation says so. */
+void ri_node_combine(const struct ri_node *node, uint32_t outs, size_t count, bool stream);
+
+/* The same over a range that begins at byte 0 of piece i.  operand and results tell where byte `at` is, and cut *bytes
+ * to how far it goes on there; NULL and 0 end it, with op.status set. */
+struct range {
+    const void *(*operand)(struct ri_node *node, uint32_t rank, uint64_t i, size_t at, size_t *bytes);
+    uint32_t (*results)(struct ri_node *node, uint64_t i, size_t at, size_t *bytes); /* into node->results; how many */
+    uint64_t i;
+    size_t bytes;
+    bool stream;
+};
+bool ri_node_combine_range(struct ri_node *node, const struct range *range);
 
 /* Lengths up to a line, without a call: eight bytes at a time, the last eight overlapping those before. */
 static inline void copy_few(unsigned char *to, const unsigned char *from, size_t bytes)
@@ -298,9 +325,6 @@ static inline void copy_few(unsigned char *to, const unsigned char *from, size_t
         memcpy(to + i, from + i, 8);
     memcpy(to + bytes - 8, from + bytes - 8, 8);
 }
-
-/* results[k] = operands[0] op operands[1] ..., in the order of the ranks, divided if the operation says so. */
-void ri_node_combine(const struct ri_node *node, uint32_t outs, size_t count, bool stream);
 
 /* cma.c: read a peer's memory; false with op.status set when that failed. */
 bool ri_node_read_peer(struct ri_node *node, uint32_t rank, void *to, uint64_t from, size_t bytes);

@@ -10,7 +10,7 @@
 #include "lib/node/inner.h"
 
 /* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time. */
-enum { EAGER_LOOKS = 128, SPINS_LEAST = 32 };
+enum { EAGER_LOOKS = 128, SPINS_LEAST = 32, EDGES = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -22,7 +22,9 @@ static size_t out_bytes_for(uint32_t size)
     return (units / size + (units % size != 0)) * UNIT;
 }
 
-static size_t stride_for(uint32_t size) { return pages(SLOTS * (size_t)SLOT + SLOTS * out_bytes_for(size)); }
+static size_t edges_at_for(uint32_t size) { return pages(SLOTS * (size_t)SLOT + SLOTS * out_bytes_for(size)); }
+
+static size_t stride_for(uint32_t size) { return pages(edges_at_for(size) + EDGES * (size_t)RI_HEAP_PAGE); }
 
 size_t ri_node_bytes(uint32_t size)
 {
@@ -48,6 +50,7 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->control = setup->base;
     node->data = (unsigned char *)setup->base + pages(setup->size * sizeof(struct control));
     node->data_stride = stride_for(setup->size);
+    node->edges_at = edges_at_for(setup->size);
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
@@ -169,14 +172,6 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
         if (bytes >= node->cma_from && bytes < node->cma_to)
             return ri_node_cma.name;
     return way == &ri_node_shares ? ri_node_two_shot.name : "slots";
-}
-
-bool ri_node_place(const struct ri_node *node, const void *buffer, struct place *place_out)
-{
-    if (!node->s.one_process)
-        return false;
-    *place_out = (struct place){.at = (uintptr_t)buffer, .how = PLACE_ADDRESS};
-    return true;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "lib/base/wait.h"
 #include "lib/reduce/reduce.h"
 
+struct ri_heap_view;
 struct ri_node; /* one rank's view of its node */
 
 struct ri_node_setup {
@@ -26,7 +27,8 @@ struct ri_node_setup {
     const int32_t *pids;    /* of the node's ranks, as this process sees them; 0: not visible */
     bool one_process;       /* all ranks are threads of this process                          */
     const uint32_t *groups; /* which ranks are near each other (NUMA node, cache): equal numbers; NULL: all are */
-    int cma;                /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
+    const struct ri_heap_view *heaps; /* of every rank, as this process sees it (heap.h); NULL: none */
+    int cma;                          /* RI_CMA_AUTO, RI_CMA_ON, RI_CMA_OFF                              */
     /* The ranks disagree: peer (of the node) announced `theirs` where this rank announced `mine`.  Called at most once
      * per operation, which then fails with RING_ERR_MISMATCH. */
     void (*mismatch)(void *owner, uint32_t peer, const struct ri_call *mine, const struct ri_call *theirs);

@@ -16,7 +16,10 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-enum { REPEATS = 4, STAGE_NONCE = 1, STAGE_TRIED, STAGE_TIMED };
+enum { REPEATS = 4, STAGE_HEAPS = 1, STAGE_NONCE, STAGE_TRIED, STAGE_TIMED };
+
+/* Bytes from which buffers that can be reached are read where they are: below, a slot is as fast, and nobody waits. */
+enum { DIRECT_LEAST = 8 << 10 };
 
 /* Bytes from which slots win again: what the peers read has left every cache, and slots have not. */
 enum { CMA_MOST = 8 << 20 };
@@ -155,13 +158,33 @@ static ring_status_t find_where_it_pays(struct ri_node *node, uint64_t deadline)
     return status;
 }
 
+/* Heaps are used when every rank has those of all others. */
+static ring_status_t agree_on_heaps(struct ri_node *node, uint64_t deadline)
+{
+    const struct ri_heap_view *mine = node->s.heaps;
+    bool all = mine != NULL;
+    for (uint32_t r = 0; all && r < node->size; r++)
+        all = mine[r].base != NULL;
+    control_of(node, node->me)->heaps = all;
+    const ring_status_t status = meet(node, STAGE_HEAPS, deadline);
+    for (uint32_t r = 0; r < node->size && !status; r++)
+        all = all && control_of(node, r)->heaps == 1;
+    if (!status && all) {
+        node->heaps = mine;
+        node->direct_from = DIRECT_LEAST;
+    }
+    return status;
+}
+
 ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline)
 {
-    if (node->size == 1 || node->s.one_process || node->s.cma == RI_CMA_OFF)
+    if (node->size == 1 || node->s.one_process)
         return RING_OK;
     bool works = false;
-    const ring_status_t status = try_reading(node, deadline, &works);
-    if (status)
+    ring_status_t status = agree_on_heaps(node, deadline);
+    if (status || node->s.cma == RI_CMA_OFF)
+        return status;
+    if ((status = try_reading(node, deadline, &works)))
         return status;
     if (!works && node->s.cma == RI_CMA_ON)
         return ri_fail(RING_ERR_UNSUPPORTED, "RING_CMA=on, but the ranks of this host cannot read each other's memory "

@@ -77,7 +77,8 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
     const uint32_t heads = op->personal && op->call.scounts ? KIND_HEADS : 0;
     if (!most || (!heads && !op->counts && most <= (op->personal ? line_share(node) : LINE_PAYLOAD)))
         return KIND_LINE | heads;
-    if (may_be_read(node, most) && ri_node_place(node, op->call.src, &node->src[node->me]))
+    node->dst[node->me] = (struct place){0};
+    if (may_be_read(node, most) && ri_node_share_src(node, ri_node_src_bytes(node)))
         return KIND_DIRECT | heads;
     if (!ri_node_combines(op->call.coll) && most >= node->cma_from && most < node->cma_to)
         return KIND_REMOTE | heads;
@@ -146,38 +147,54 @@ static bool piece_is_there(struct ri_node *node, uint32_t from, uint64_t i)
     return reached(node, from, counter_of(node, from, COUNTER_PUT), line_of(node, from)->at.put + (uint32_t)i + 1);
 }
 
-/* Piece i of what a peer gives, where it is mapped. */
-static const unsigned char *piece_of(const struct ri_node *node, uint32_t from, uint64_t i)
+/* Byte `at` of piece i of what a rank gives this one, where it is mapped. */
+static const void *operand(struct ri_node *node, uint32_t from, uint64_t i, size_t at, size_t *bytes)
 {
-    struct line *line = line_of(node, from);
+    if (from == node->me)
+        return own_block(node, i) + at;
+    const struct line *line = line_of(node, from);
     const uint32_t turn = line->at.put + (uint32_t)i;
     switch (kind_of(node, from)) {
     case KIND_LINE:
-        return line->payload + (node->op.personal ? node->me * line_share(node) : 0);
+        return line->payload + (node->op.personal ? node->me * line_share(node) : 0) + at;
     case KIND_DIRECT:
-        return mapped(&node->src[from], begin_in_src(node, from) + (size_t)i * node->op.unit);
+        return ri_node_reach(node, from, false, begin_in_src(node, from) + (size_t)i * node->op.unit + at, bytes);
     default:
-        return node->op.personal ? ri_node_sub_slot(node, from, node->me, turn) + HEAD : in_slot(node, from, turn);
+        return (node->op.personal ? ri_node_sub_slot(node, from, node->me, turn) + HEAD : in_slot(node, from, turn)) +
+               at;
     }
+}
+
+static unsigned char *piece_in_dst(const struct ri_node *node, struct flow flow, uint64_t i)
+{
+    return (unsigned char *)node->op.call.dst + flow.at + (size_t)i * node->op.unit;
+}
+
+static enum step read_remote(struct ri_node *node, uint32_t from, uint64_t i, void *to, size_t bytes)
+{
+    const uint64_t at = line_of(node, from)->at.src + begin_in_src(node, from) + (uint64_t)i * node->op.unit;
+    return ri_node_read_peer(node, from, to, at, bytes) ? STEP_MOVED : STEP_FAILED;
 }
 
 static enum step copy_piece(struct ri_node *node, uint32_t from, uint64_t i)
 {
-    const struct op *op = &node->op;
     const struct flow flow = ri_node_flow_from(node, from);
-    const size_t bytes = piece_bytes(op, flow, i);
-    unsigned char *to = (unsigned char *)op->call.dst + flow.at + (size_t)i * op->unit;
-    if (!bytes)
-        return STEP_MOVED;
-    if (from != node->me && kind_of(node, from) == KIND_REMOTE) {
-        const uint64_t at = line_of(node, from)->at.src + begin_in_src(node, from) + (uint64_t)i * op->unit;
-        return ri_node_read_peer(node, from, to, at, bytes) ? STEP_MOVED : STEP_FAILED;
+    const size_t bytes = piece_bytes(&node->op, flow, i);
+    unsigned char *to = piece_in_dst(node, flow, i);
+    if (bytes && from != node->me) {
+        if (kind_of(node, from) == KIND_REMOTE)
+            return read_remote(node, from, i, to, bytes);
+        if (!piece_is_there(node, from, i))
+            return STEP_WAIT;
     }
-    if (from != node->me && !piece_is_there(node, from, i))
-        return STEP_WAIT;
-    const unsigned char *at = from == node->me ? own_block(node, i) : piece_of(node, from, i);
-    if (at != to)
-        memcpy(to, at, bytes);
+    for (size_t at = 0, part; at < bytes; at += part) {
+        part = bytes - at;
+        const void *source = operand(node, from, i, at, &part);
+        if (!source)
+            return STEP_FAILED;
+        if (source != to + at)
+            memcpy(to + at, source, part);
+    }
     return STEP_MOVED;
 }
 
@@ -193,6 +210,13 @@ static enum step copy_round(struct ri_node *node, uint64_t i)
     return STEP_MOVED;
 }
 
+static uint32_t find_result(struct ri_node *node, uint64_t i, size_t at, size_t *bytes)
+{
+    (void)bytes;
+    node->results[0] = (unsigned char *)node->op.call.dst + (size_t)i * node->op.unit + at;
+    return 1;
+}
+
 static enum step combine_round(struct ri_node *node, uint64_t i)
 {
     struct op *op = &node->op;
@@ -200,12 +224,11 @@ static enum step combine_round(struct ri_node *node, uint64_t i)
         if (!piece_is_there(node, peer_at(node, op->cursor), i))
             return STEP_WAIT;
     op->cursor = 1;
-    const size_t bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i);
-    for (uint32_t r = 0; r < node->size; r++)
-        node->operands[r] = r == node->me ? own_block(node, i) : piece_of(node, r, i);
-    node->results[0] = (unsigned char *)op->call.dst + (size_t)i * op->unit;
-    ri_node_combine(node, 1, bytes / op->red->esize, false);
-    return STEP_MOVED;
+    const struct range range = {.operand = operand,
+                                .results = find_result,
+                                .i = i,
+                                .bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i)};
+    return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }
 
 /* ---- the way --------------------------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@ static bool wants_result(const struct ri_node *node)
 static bool reachable(struct ri_node *node)
 {
     const struct op *op = &node->op;
-    return op->bytes >= node->direct_from && ri_node_place(node, op->call.src, &node->src[node->me]) &&
-           (!wants_result(node) || ri_node_place(node, op->call.dst, &node->dst[node->me]));
+    node->dst[node->me] = (struct place){0};
+    return ri_node_share_src(node, op->bytes) && (!wants_result(node) || ri_node_share_dst(node, op->bytes));
 }
 
 static enum step begin(struct ri_node *node)

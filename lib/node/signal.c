@@ -234,18 +234,6 @@ enum step ri_node_enter(struct ri_node *node)
 
 /* ---- hearing --------------------------------------------------------------------------------------------------- */
 
-/* Places are copied before they are used: what a peer writes into its line later does not matter. */
-static enum step note_places(struct ri_node *node, uint32_t peer)
-{
-    const struct line *line = line_of(node, peer);
-    node->src[peer] = line->src;
-    node->dst[peer] = line->dst;
-    if (node->s.one_process)
-        return STEP_MOVED;
-    node->op.status = ri_fail(RING_ERR_INTERNAL, "local rank %u announced memory that it does not share", peer);
-    return STEP_FAILED;
-}
-
 static enum step look_at(struct ri_node *node, uint32_t peer)
 {
     struct op *op = &node->op;
@@ -259,7 +247,7 @@ static enum step look_at(struct ri_node *node, uint32_t peer)
     if (op->hears_all && node->seen != op->seq - 1 && !same_history(node, peer, op->seq))
         return disagreed(node, peer);
     op->took_more = op->took_more || node->kind[peer] != KIND_LINE;
-    return kind_of(node, peer) == KIND_DIRECT ? note_places(node, peer) : STEP_MOVED;
+    return kind_of(node, peer) == KIND_DIRECT ? ri_node_note_places(node, peer) : STEP_MOVED;
 }
 
 enum step ri_node_hear(struct ri_node *node)

@@ -42,32 +42,45 @@ static void copy_in(struct ri_node *node, uint64_t i)
     copy_in_part(node, i, share_begin(node, c.count, node->me + 1), c.count);
 }
 
-/* Where element `from` of the chunk is for this rank to read. */
-static const void *operand(const struct ri_node *node, uint32_t rank, uint64_t i, size_t from)
-{
-    const size_t esize = node->op.red->esize, offset = (chunk_of(node, i).at + from) * esize;
-    if (rank == node->me)
-        return (const unsigned char *)node->op.call.src + offset;
-    if (kind_of(node, rank) == KIND_DIRECT)
-        return mapped(&node->src[rank], offset);
-    return in_slot(node, rank, line_of(node, rank)->at.put + (uint32_t)i) + from * esize;
-}
-
 static bool wants_result(const struct ri_node *node)
 {
     return node->op.call.coll == RING_ALL_REDUCE || node->me == node->op.call.root;
 }
 
-static void reduce_share(struct ri_node *node, uint64_t i)
+/* Where the own share of chunk i begins, in elements of the chunk. */
+static size_t own_begin(const struct ri_node *node, uint64_t i)
 {
-    const struct chunk c = chunk_of(node, i);
-    const size_t from = share_begin(node, c.count, node->me), to = share_begin(node, c.count, node->me + 1);
-    for (uint32_t r = 0; r < node->size; r++)
-        node->operands[r] = operand(node, r, i, from);
-    node->results[0] = out_slot(node, node->me, node->out + (uint32_t)i);
-    if (wants_result(node))
-        node->results[1] = (unsigned char *)node->op.call.dst + (c.at + from) * node->op.red->esize;
-    ri_node_combine(node, wants_result(node) ? 2 : 1, to - from, false);
+    return share_begin(node, chunk_of(node, i).count, node->me);
+}
+
+static const void *operand(struct ri_node *node, uint32_t rank, uint64_t i, size_t at, size_t *bytes)
+{
+    const size_t esize = node->op.red->esize, from = own_begin(node, i) * esize + at;
+    const size_t offset = chunk_of(node, i).at * esize + from;
+    if (rank == node->me)
+        return (const unsigned char *)node->op.call.src + offset;
+    if (kind_of(node, rank) == KIND_DIRECT)
+        return ri_node_reach(node, rank, false, offset, bytes);
+    return in_slot(node, rank, line_of(node, rank)->at.put + (uint32_t)i) + from;
+}
+
+static uint32_t find_results(struct ri_node *node, uint64_t i, size_t at, size_t *bytes)
+{
+    const size_t offset = (chunk_of(node, i).at + own_begin(node, i)) * node->op.red->esize + at;
+    (void)bytes;
+    node->results[0] = out_slot(node, node->me, node->out + (uint32_t)i) + at;
+    if (!wants_result(node))
+        return 1;
+    node->results[1] = (unsigned char *)node->op.call.dst + offset;
+    return 2;
+}
+
+static bool reduce_share(struct ri_node *node, uint64_t i)
+{
+    const size_t end = share_begin(node, chunk_of(node, i).count, node->me + 1);
+    const struct range range = {
+        .operand = operand, .results = find_results, .i = i, .bytes = (end - own_begin(node, i)) * node->op.red->esize};
+    return ri_node_combine_range(node, &range);
 }
 
 static void fetch_share(struct ri_node *node, uint64_t i, uint32_t rank)
@@ -95,13 +108,15 @@ enum { STAGE_REDUCE = STAGE_HEARD + 1, STAGE_FETCH, STAGE_COPY_IN };
 
 static bool copies_in(const struct ri_node *node) { return (node->op.kind & KIND_MASK) == KIND_SLOT; }
 
-/* a(i) for i > 0; the first was announced with the call. */
+/* a(i) for i > 0; the first was announced with the call.  Counted even if there is nothing to copy, as it says that c(i-2)
+ * is done. */
 static enum step put_chunk(struct ri_node *node, uint64_t i)
 {
-    if (i < chunks_of(node) && copies_in(node)) {
-        if (i < SLOTS && !ri_node_slot_free(node, i))
+    if (i < chunks_of(node)) {
+        if (copies_in(node) && i < SLOTS && !ri_node_slot_free(node, i))
             return STEP_WAIT;
-        copy_in(node, i);
+        if (copies_in(node))
+            copy_in(node, i);
         tell(node, COUNTER_PUT, node->put + (uint32_t)i + 1);
     }
     node->op.stage = STAGE_REDUCE;
@@ -113,8 +128,7 @@ static bool all_put(struct ri_node *node, uint64_t i)
     struct op *op = &node->op;
     for (; i && op->cursor < node->size; op->cursor++) {
         const uint32_t peer = peer_at(node, op->cursor);
-        if (kind_of(node, peer) == KIND_SLOT &&
-            !reached(node, peer, counter_of(node, peer, COUNTER_PUT), line_of(node, peer)->at.put + (uint32_t)i + 1))
+        if (!reached(node, peer, counter_of(node, peer, COUNTER_PUT), line_of(node, peer)->at.put + (uint32_t)i + 1))
             return false;
     }
     op->cursor = 1;
@@ -127,7 +141,8 @@ static enum step reduce_chunk(struct ri_node *node, uint64_t i)
     if (i < chunks_of(node)) {
         if (!all_put(node, i))
             return STEP_WAIT;
-        reduce_share(node, i);
+        if (!reduce_share(node, i))
+            return STEP_FAILED;
         tell(node, COUNTER_OUT, node->out + (uint32_t)i + 1);
     }
     node->op.stage = i ? STAGE_FETCH : STAGE_REDUCE;
@@ -154,7 +169,7 @@ static enum step fetch_chunk(struct ri_node *node, uint64_t i)
 static enum step end(struct ri_node *node)
 {
     const uint32_t chunks = (uint32_t)chunks_of(node);
-    node->put += copies_in(node) ? chunks : 0;
+    node->put += chunks;
     node->out += chunks;
     return STEP_DONE;
 }

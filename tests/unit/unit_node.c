@@ -5,6 +5,7 @@
  * bits whatever way a call takes. */
 #include <criterion/criterion.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -80,6 +81,7 @@ struct task { /* one collective, the same on all ranks */
     uint32_t root;
     size_t count;
     bool arrays, in_place;
+    unsigned shared;       /* each rank's buffers are in one of the first so many kinds of memory; 0: plain */
     const struct way *way; /* NULL: the node's choice */
 };
 
@@ -130,9 +132,14 @@ static bool holds(const struct task *t, uint32_t rank, bool src) /* is this buff
                                    : !is_one_of(t->coll, RING_REDUCE, RING_GATHER, RING_GATHER));
 }
 
+/* What kind of memory the buffers of a rank are in. */
+enum memory { PLAIN, ALLOCATED, REGISTERED, SRC_REGISTERED, DST_REGISTERED, MEMORIES };
+
 struct buffers { /* of one rank for one task, with guards, at any alignment of the element */
     unsigned char *memory, *src, *dst, *wanted; /* wanted: what memory must be in the end */
     size_t total;
+    enum memory kind;
+    void *registered; /* NULL: nothing */
     struct layout from, to;
 };
 
@@ -210,6 +217,39 @@ static void place_buffers(struct buffers *b, const struct task *t, uint32_t rank
         b->dst = b->src + b->from.begin[rank] * esize;
 }
 
+static void *new_memory(enum memory kind, size_t bytes)
+{
+    void *memory = NULL;
+    if (kind == ALLOCATED)
+        CHECK(!ri_heap_alloc(bytes, &memory), "%s", ri_error_get());
+    return memory ? memory : malloc(bytes);
+}
+
+static void register_memory(struct buffers *b, const struct task *t, uint32_t rank)
+{
+    const size_t esize = ri_dtype_size(t->dtype);
+    unsigned char *at = b->kind == SRC_REGISTERED ? b->src : b->kind == DST_REGISTERED ? b->dst : b->memory;
+    const size_t bytes = b->kind == SRC_REGISTERED   ? b->from.total * esize
+                         : b->kind == DST_REGISTERED ? b->to.total * esize
+                                                     : b->total;
+    const bool used = b->kind == REGISTERED || holds(t, rank, b->kind == SRC_REGISTERED);
+    if (b->kind < REGISTERED || !bytes || !used)
+        return;
+    CHECK(!ri_heap_register(at, bytes), "%s", ri_error_get());
+    b->registered = at;
+}
+
+static void buffers_free(struct buffers *b)
+{
+    if (b->registered)
+        CHECK(!ri_heap_deregister(b->registered), "%s", ri_error_get());
+    if (b->kind == ALLOCATED)
+        CHECK(!ri_heap_free(b->memory), "%s", ri_error_get());
+    else
+        free(b->memory);
+    free(b->wanted);
+}
+
 static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank, uint32_t size)
 {
     const size_t esize = ri_dtype_size(t->dtype), shift = mix(t->seed + rank) % 16 * esize;
@@ -218,8 +258,10 @@ static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank,
     const size_t most = b->from.total > b->to.total ? b->from.total : b->to.total;
     const size_t room = (GUARD + 128 + most * esize + 7) / 8 * 8;
     b->total = 2 * room + GUARD;
-    b->memory = malloc(2 * b->total);
-    b->wanted = b->memory + b->total;
+    b->kind = t->shared ? (enum memory)(mix(t->seed ^ (rank + 99)) % t->shared) : PLAIN;
+    b->registered = NULL;
+    b->memory = new_memory(b->kind, b->total);
+    b->wanted = malloc(b->total);
     memset(b->memory, 0xa5, b->total);
     b->src = b->memory + GUARD + shift;
     place_buffers(b, t, rank, room);
@@ -227,6 +269,7 @@ static void buffers_make(struct buffers *b, const struct task *t, uint32_t rank,
         make_element(t->dtype, t->seed, rank, i, b->src + i * esize);
     memcpy(b->wanted, b->memory, b->total);
     expect(t, rank, size, b, b->wanted + (b->dst - b->memory));
+    register_memory(b, t, rank);
 }
 
 static void buffers_check(const struct buffers *b, const struct task *t, uint32_t rank, uint32_t size)
@@ -293,6 +336,7 @@ static struct task pick_task(uint64_t *state, uint32_t size, size_t most)
     t.count = t.coll == RING_BARRIER ? 0 : bytes / (whole ? 1 : size) / ri_dtype_size(t.dtype);
     t.arrays = t.arrays && !whole && t.coll != RING_BARRIER;
     t.way = t.count ? pick_way(next(state), t.coll) : NULL;
+    t.shared = r >> 50 & 3 ? MEMORIES : 0;
     return t;
 }
 
@@ -319,6 +363,8 @@ struct job {
     uint64_t timeout;
     struct seen seen[RANKS];
     _Atomic uint32_t turn;
+    int heap_fd[RANKS];
+    _Atomic uint32_t heaps_shown, heaps_mapped;
 };
 
 static void job_begin(struct job *job, uint32_t size)
@@ -375,6 +421,30 @@ static struct ri_node *open_rank(struct job *job, uint32_t rank)
     return node;
 }
 
+static void wait_for_all(struct job *job, _Atomic uint32_t *count)
+{
+    atomic_fetch_add(count, 1);
+    for (int ms = 0; atomic_load(count) < job->size; ms++) {
+        CHECK(ms < 20000, "not all ranks have come");
+        usleep(1000);
+    }
+}
+
+/* As lib/comm does it, but with the descriptors taken from /proc. */
+static void map_heaps(struct job *job, uint32_t rank, struct ri_heap_view *views)
+{
+    char path[64];
+    CHECK(!ri_heap_fd(&job->heap_fd[rank]), "%s", ri_error_get());
+    wait_for_all(job, &job->heaps_shown);
+    for (uint32_t r = 0; r < job->size; r++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", job->pids[r], job->heap_fd[r]);
+        const int fd = open(path, O_RDWR | O_CLOEXEC);
+        CHECK(fd >= 0, "%s", path);
+        CHECK(!ri_heap_map_peer(fd, &views[r]), "%s", ri_error_get());
+    }
+    wait_for_all(job, &job->heaps_mapped);
+}
+
 static void run_task(struct ri_node *node, const struct job *job, const struct task *t, uint32_t rank)
 {
     struct buffers b;
@@ -382,24 +452,33 @@ static void run_task(struct ri_node *node, const struct job *job, const struct t
     const struct ri_call call = call_for(t, &b, rank);
     node->forced = job->size > 1 ? t->way : NULL;
     const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(job->timeout));
-    CHECK(status == RING_OK, "rank %u: status %d: %s", rank, status, ri_error_get());
+    CHECK(status == RING_OK, "rank %u: %s of %zu elements, way %s, form %u, stage %u: status %d: %s", rank,
+          ring_coll_str(t->coll), t->count, node->op.way->name, node->op.kind, node->op.stage, status, ri_error_get());
     node->forced = NULL;
     buffers_check(&b, t, rank, job->size);
-    free(b.memory);
+    buffers_free(&b);
 }
 
 /* A rank's life: open, probe, the tasks of the seed, close. */
 static void live(struct job *job, uint32_t rank)
 {
+    struct ri_heap_view views[RANKS] = {{0}};
     struct ri_node *node = open_rank(job, rank);
+    if (!job->one_process) {
+        map_heaps(job, rank, views);
+        node->s.heaps = views;
+    }
     uint64_t state = job->seed;
     const ring_status_t status = ri_node_probe(node, ri_deadline(job->timeout));
     CHECK(status == RING_OK, "rank %u: probe: status %d: %s", rank, status, ri_error_get());
     for (int i = 0; i < job->tasks; i++) {
-        const struct task t = pick_task(&state, job->size, job->most);
+        struct task t = pick_task(&state, job->size, job->most);
+        t.shared = job->one_process ? 0 : t.shared;
         run_task(node, job, &t, rank);
     }
     ri_node_close(node);
+    for (uint32_t r = 0; r < job->size; r++)
+        ri_heap_unmap_peer(&views[r]);
 }
 
 struct rank {
@@ -518,7 +597,7 @@ static void step_task(struct job *job, struct ri_node **nodes, const struct task
     }
     for (uint32_t r = 0; r < job->size; r++) {
         buffers_check(&b[r], t, r, job->size);
-        free(b[r].memory);
+        buffers_free(&b[r]);
     }
 }
 
@@ -532,7 +611,8 @@ Test(node, steps_in_any_order_agree_with_the_oracle, .timeout = 120)
         for (uint32_t r = 0; r < size; r++)
             nodes[r] = open_rank(&job, r);
         for (int i = 0; i < 60 / SLOWER; i++) {
-            const struct task t = pick_task(&state, size, (3u << 20) / size);
+            struct task t = pick_task(&state, size, (3u << 20) / size);
+            t.shared = 0;
             step_task(&job, nodes, &t, &state);
         }
         for (uint32_t r = 0; r < size; r++)
@@ -858,6 +938,7 @@ Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
         job.one_process = false;
         struct ri_node *node = open_rank(&job, 0);
         struct task t = pick_task(&state, 2, 600000);
+        t.shared = 0;
         struct buffers b;
         buffers_make(&b, &t, 0, 2);
         const struct ri_call call = call_for(&t, &b, 0);
@@ -874,7 +955,7 @@ Test(node, a_hostile_peer_harms_nobody, .timeout = 60)
         memset(b.src, 0xa5, holds(&t, 0, true) ? b.from.total * esize : 0);
         for (size_t k = 0; k < b.total; k++)
             cr_assert_eq(b.memory[k], 0xa5, "a byte outside the buffers changed");
-        free(b.memory);
+        buffers_free(&b);
         ri_node_close(node);
         job_end(&job);
     }
