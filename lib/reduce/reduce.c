@@ -69,11 +69,11 @@ const char *ri_kernel_set_name(size_t set) { return set < sizeof sets / sizeof *
 struct ri_reduction ri_reduction_from(size_t set, ring_dtype_t dtype, ring_redop_t redop)
 {
     struct ri_kernel k = {0};
-    for (const ri_kernel_table *t; !k.reduce || !k.combine; set--) {
-        t = sets[set].table;
-        k.reduce = k.reduce ? k.reduce : (*t)[dtype][redop].reduce;
-        k.combine = k.combine ? k.combine : (*t)[dtype][redop].combine;
-        k.divide = k.divide ? k.divide : (*t)[dtype][redop].divide;
+    for (size_t left = set + 1; left-- && !(k.reduce && k.combine);) {
+        const struct ri_kernel *cell = &(*sets[left].table)[dtype][redop];
+        k.reduce = k.reduce ? k.reduce : cell->reduce;
+        k.combine = k.combine ? k.combine : cell->combine;
+        k.divide = k.divide ? k.divide : cell->divide;
     }
     return (struct ri_reduction){.reduce = k.reduce,
                                  .combine = k.combine,

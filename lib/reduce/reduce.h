@@ -52,7 +52,7 @@ struct ri_reduction {
     ring_reduce_fn *user; /* of an operation made by ring_redop_create(), else NULL */
     void *context;
 };
-struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop);
+struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop); /* all NULL when they do not fit */
 /* By a function of the caller's; no divide. */
 struct ri_reduction ri_reduction_user(ring_dtype_t dtype, ring_reduce_fn *fn, void *context);
 

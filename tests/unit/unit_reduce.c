@@ -463,6 +463,8 @@ Test(reduce, the_best_set_is_the_last_one_that_runs)
     cr_assert_eq(best.esize, 4);
     cr_assert_null(best.divide);
     cr_assert_null(ri_kernel_set_name(1000));
+    cr_assert_null(ri_reduction_for(RING_FLOAT, RING_BAND).reduce, "there is no such kernel");
+    cr_assert_null(ri_reduction_from(0, RING_FLOAT, RING_BAND).combine);
 }
 
 Test(reduce, names_and_sizes_end_where_the_types_end)
