@@ -142,22 +142,6 @@ struct ri_extent ri_arguments_extent(const struct ring_comm *c, const struct ri_
         has_dst(c, f, call->root) ? extent(c, f->dst, call->rcounts, call->rdispls, call->count, esize) : 0};
 }
 
-size_t ri_arguments_total(const struct ring_comm *c, const struct ri_call *call)
-{
-    const struct form *f = &forms[call->coll];
-    const size_t *counts = f->dst == BLOCKS ? call->rcounts : call->scounts;
-    size_t total = 0;
-    if (f->src != BLOCKS && f->dst != BLOCKS)
-        return call->count;
-    if (!call->variable)
-        return c->size * call->count;
-    if (f->traits & ROOTED || f->src == f->dst)
-        return 0;
-    for (uint32_t r = 0; r < c->size; r++)
-        total += counts[r];
-    return total;
-}
-
 /* Where this rank's own part lies in the other buffer. */
 static size_t own_offset(const struct ring_comm *c, const struct ri_call *call, const size_t *displs, size_t esize)
 {

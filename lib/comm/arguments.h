@@ -23,8 +23,4 @@ struct ri_extent ri_arguments_extent(const struct ring_comm *c, const struct ri_
 
 bool ri_arguments_reduces(ring_coll_t coll); /* a regular one */
 
-/* Elements of the whole that a call is about, for choosing and for sharing out: of all blocks together where there are
- * blocks.  0 when only some ranks could know. */
-size_t ri_arguments_total(const struct ring_comm *c, const struct ri_call *call);
-
 #endif

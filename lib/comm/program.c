@@ -10,25 +10,30 @@
 
 enum { KEEP_PROGRAMS = 64, KEEP_STEPS = 200000 };
 
-static const char *wanted(const struct ring_comm *c, const struct ri_call *call)
+static struct ri_coll_args args_for(const struct ring_comm *c, const struct ri_call *call)
 {
-    if (!c->rules.n)
-        return NULL;
-    return ri_rules_find(&c->rules, call->coll, ri_arguments_total(c, call) * ring_dtype_size(call->dtype));
+    struct ri_coll_args a = ri_coll_args_for(call, c->rank, c->size, &c->layout, c->conf.segment);
+    a.ordered = c->conf.deterministic && ri_arguments_reduces(call->coll);
+    return a;
+}
+
+static const char *wanted(const struct ring_comm *c, ring_coll_t coll, const struct ri_coll_args *a)
+{
+    return c->rules.n ? ri_rules_find(&c->rules, coll, ri_coll_bytes(coll, a)) : NULL;
 }
 
 bool ri_program_leaves_to_node(const struct ring_comm *c, const struct ri_call *call)
 {
-    const char *name = wanted(c, call);
+    const struct ri_coll_args a = args_for(c, call);
+    const char *name = wanted(c, call->coll, &a);
     return !name || !strcmp(name, "node");
 }
 
 const struct ri_algorithm *ri_program_choose(const struct ring_comm *c, const struct ri_call *call,
                                              struct ri_coll_args *args_out)
 {
-    *args_out = ri_coll_args_for(call, c->rank, c->size, &c->layout, c->conf.segment);
-    args_out->ordered = c->conf.deterministic && ri_arguments_reduces(call->coll);
-    return ri_algorithm_choose(call->coll, args_out, &c->wires.model, wanted(c, call));
+    *args_out = args_for(c, call);
+    return ri_algorithm_choose(call->coll, args_out, &c->wires.model, wanted(c, call->coll, args_out));
 }
 
 static void drop(struct ri_program *p)
