@@ -72,6 +72,7 @@ static const char *way(const struct perf_options *o)
 void perf_json_config(struct perf_json *j, const ring_comm_t *comm)
 {
     static const char *const averages[] = {"rank0", "mean", "min", "max"};
+    static const char *const memories[] = {"malloc", "registered", "alloc"};
     const struct perf_options *o = j->opt;
     FILE *out = j->out;
     fputs("{\"config\":{\"version\":", out);
@@ -84,6 +85,7 @@ void perf_json_config(struct perf_json *j, const ring_comm_t *comm)
     fprintf(out, ",\"iters\":%" PRIu64 ",\"warmup_iters\":%" PRIu64 ",\"check\":%" PRIu64 ",\"cold\":%s", o->iters,
             o->warmup, o->checks, o->cold ? "true" : "false");
     fprintf(out, ",\"buffers\":%" PRIu64 ",\"group\":%" PRIu64, o->buffers, o->group);
+    put_member(out, "memory", memories[o->memory]);
     put_member(out, "way", way(o));
     put_member(out, "average", averages[o->average]);
     put_names(out, "types", o->dtypes, true);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* measure.c - one case: warm up, time every operation, then check results with fresh inputs.
  *
- * Buffers are made once for the largest size: ordinary heap memory.  Hot: one pair is used again and again.  Cold: the
- * memory is cut into many pairs, and each operation takes the next, so that its data has left the caches since its last
- * use.  Times of all ranks come together through an all-reduce whose sums and maxima cannot go wrong unnoticed when it
- * is what is measured: the check of the case would fail first.  The loop is that of perf/loop.h. */
+ * Buffers are made once for the largest size: ordinary heap memory, the same registered with the library, or memory of
+ * the library's.  Hot: one pair is used again and again.  Cold: the memory is cut into many pairs, and each operation
+ * takes the next, so that its data has left the caches since its last use.  Times of all ranks come together through an
+ * all-reduce whose sums and maxima cannot go wrong unnoticed when it is what is measured: the check of the case would
+ * fail first.  The loop is that of perf/loop.h. */
 #include "perf.h"
 
 #include <inttypes.h>
@@ -21,6 +22,7 @@ struct perf_run {
     uint32_t rank, size;
     char *src, *dst; /* `area` bytes each */
     size_t area, at_least;
+    bool registered[2];
     uint64_t *stamps;        /* iters + 1 points in time   */
     size_t *arrays;          /* blocks and where they begin */
     struct perf_call *calls; /* of a turn: group of them   */
@@ -63,16 +65,42 @@ static size_t pairs_wanted(const struct perf_options *opt)
     return wanted && wanted < opt->group ? opt->group : wanted;
 }
 
-static ring_status_t get_area(struct perf_run *run, char **area)
+static ring_status_t get_area(struct perf_run *run, char **area, bool *registered)
 {
     void *memory = NULL;
-    if (posix_memalign(&memory, PERF_GUARD, run->area)) {
-        fprintf(stderr, "ring_perf: rank %" PRIu32 ": no memory for two buffers of %zu bytes; use a smaller -e\n",
-                run->rank, run->area);
-        return RING_ERR_NOMEM;
+    ring_status_t status = RING_OK;
+    if (run->opt->memory == PERF_ALLOC)
+        status = ring_mem_alloc(run->area, &memory);
+    else if (posix_memalign(&memory, PERF_GUARD, run->area))
+        status = RING_ERR_NOMEM;
+    if (status) {
+        fprintf(stderr, "ring_perf: rank %" PRIu32 ": no memory for two buffers of %zu bytes%s%s; use a smaller -e\n",
+                run->rank, run->area, run->opt->memory == PERF_ALLOC ? ": " : "",
+                run->opt->memory == PERF_ALLOC ? ring_last_error() : "");
+        return status;
     }
     *area = memory;
-    return RING_OK;
+    memset(memory, 0, run->area);
+    if (run->opt->memory == PERF_REGISTERED) {
+        status = ring_mem_register(memory, run->area);
+        *registered = !status;
+        if (status)
+            fprintf(stderr, "ring_perf: rank %" PRIu32 ": buffers cannot be registered: %s\n", run->rank,
+                    ring_last_error());
+    }
+    return status;
+}
+
+static void put_area(const struct perf_run *run, char *area, bool registered)
+{
+    if (run->opt->memory == PERF_ALLOC) {
+        if (ring_mem_free(area))
+            fprintf(stderr, "ring_perf: rank %" PRIu32 ": %s\n", run->rank, ring_last_error());
+        return;
+    }
+    if (registered && ring_mem_deregister(area))
+        fprintf(stderr, "ring_perf: rank %" PRIu32 ": %s\n", run->rank, ring_last_error());
+    free(area);
 }
 
 ring_status_t perf_run_open(const struct perf_options *opt, ring_comm_t *comm, struct perf_run **run_out)
@@ -91,9 +119,9 @@ ring_status_t perf_run_open(const struct perf_options *opt, ring_comm_t *comm, s
     if (!run->stamps || !run->arrays || !run->calls || !run->ops)
         status = RING_ERR_NOMEM;
     if (!status)
-        status = get_area(run, &run->src);
+        status = get_area(run, &run->src, &run->registered[0]);
     if (!status)
-        status = get_area(run, &run->dst);
+        status = get_area(run, &run->dst, &run->registered[1]);
     if (status)
         perf_run_close(run);
     else
@@ -105,8 +133,8 @@ void perf_run_close(struct perf_run *run)
 {
     if (!run)
         return;
-    free(run->src);
-    free(run->dst);
+    put_area(run, run->src, run->registered[0]);
+    put_area(run, run->dst, run->registered[1]);
     free(run->stamps);
     free(run->arrays);
     free(run->calls);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT, ONE, SIZES, FLAG };
+enum kind { BYTES, COUNT, DTYPES, REDOPS, ROOT, TEXT, INJECT, ONE, MEMORY, SIZES, FLAG };
 
 struct row {
     char letter; /* 0: long form only */
@@ -37,6 +37,8 @@ static const struct row rows[] = {
     {'a', "average", "0-3", "1", COUNT, 0, 3, AT(average),
      "time shown: 0 rank 0's, 1 mean, 2 least, 3 most of the ranks"},
     {'C', "cold", "0|1", "0", COUNT, 0, 1, AT(cold), "1: go round many buffers, so that they are not in cache"},
+    {'M', "memory", "KIND", "malloc", MEMORY, 0, 0, AT(memory),
+     "buffers: malloc, registered (ring_mem_register), alloc (ring_mem_alloc)"},
     {'B', "buffers", "N", "0", COUNT, 0, 16384, AT(buffers), "go round this many (0: 1, or more when cold)"},
     {'m', "group", "N", "1", COUNT, 1, 1024, AT(group), "calls at a time, in one group; time is that of one call"},
     {'s', "start", NULL, NULL, FLAG, 0, 0, AT(start),
@@ -175,6 +177,17 @@ static int read_inject(const struct row *row, const char *text, struct perf_opti
     return 0;
 }
 
+static int read_memory(const struct row *row, const char *text, uint64_t *memory_out)
+{
+    static const char *const kinds[] = {"malloc", "registered", "alloc"};
+    for (uint64_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(text, kinds[i])) {
+            *memory_out = i;
+            return 0;
+        }
+    return refuse(row, text, "malloc, registered or alloc");
+}
+
 /* One SIZE or SIZE:N of a list; false when it is neither. */
 static bool read_size(const struct row *row, char *text, struct perf_size *size)
 {
@@ -222,6 +235,8 @@ static int read_row(const struct row *row, const char *text, struct perf_options
         return read_root(row, text, field);
     case INJECT:
         return read_inject(row, text, opt);
+    case MEMORY:
+        return read_memory(row, text, field);
     case SIZES:
         return read_sizes(row, text, opt);
     case FLAG:

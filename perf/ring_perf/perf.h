@@ -67,6 +67,7 @@ double perf_bus_factor(const struct perf_coll *coll, uint32_t size);
 /* ---- options.c ---- */
 
 enum perf_average { PERF_RANK0, PERF_MEAN, PERF_MIN, PERF_MAX };
+enum perf_memory { PERF_MALLOC, PERF_REGISTERED, PERF_ALLOC };
 enum perf_inject { PERF_INJECT_NONE, PERF_INJECT_ELEMENT, PERF_INJECT_GUARD, PERF_INJECT_SEND };
 enum { PERF_ROOT_ALL = -1, PERF_SIZES_MAX = 64 };
 
@@ -81,7 +82,7 @@ struct perf_options {
     struct perf_size sizes[PERF_SIZES_MAX];                 /* instead of those, when size_count is not 0 */
     uint64_t size_count;
     uint64_t iters, warmup, checks, timeout, average, cold;
-    uint64_t buffers, group; /* pairs to go round, 0: as cold says; calls at a time */
+    uint64_t memory, buffers, group; /* enum perf_memory; pairs to go round, 0: as cold says; calls at a time */
     bool start, persistent;
     uint64_t gpus, threads;  /* 1 and 1: a rank is a process with one buffer; so that nccl-tests' command lines work */
     uint64_t dtypes, redops; /* bit i: the dtype or redop of number i */

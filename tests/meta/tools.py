@@ -148,14 +148,16 @@ def case_every_collective_on_ranks():
 
 
 def case_every_way_of_calling():
-    for options, way in ((["-s"], "started"), (["-p"], "persistent"), (["-m", "3"], "group"),
-                         (["-s", "-m", "4", "-B", "6"], "started"), (["-p", "-B", "3"], "persistent")):
+    for options, way, memory in ((["-s"], "started", "malloc"), (["-p"], "persistent", "malloc"), (["-m", "3"], "group", "malloc"),
+                                 (["-s", "-m", "4", "-B", "6"], "started", "malloc"),
+                                 (["-M", "registered"], "blocking", "registered"),
+                                 (["-p", "-M", "alloc", "-B", "3"], "persistent", "alloc")):
         with harness.folder() as folder:
             result = job(2, "-S", "8,5000", "-n", "4", "-w", "1", *options, "-J", f"{folder}/out.json", coll="all")
             check(result.code == 0 and "# Out of bounds values : 0 OK" in result.out, options, result)
             with open(f"{folder}/out.json", encoding="utf8") as file:
                 config = json.load(file)["config"]
-        check(config["way"] == way, config)
+        check(config["way"] == way and config["memory"] == memory, config)
 
 
 def case_checker_finds_errors_in_every_collective():
@@ -180,7 +182,8 @@ def case_wrong_options_are_explained():
     for options, said in ((["-b", "8Q"], ("-b", "8Q", "K, M or G")), (["-o", "maxx"], ("maxx", "sum, prod")),
                           (["-d", "flot"], ("flot", "int8")), (["-f", "1"], ("-f",)), (["-n"], ("-n",)),
                           (["-b", "9", "-e", "8"], ("9", "8")), (["--nonsense"], ("--nonsense",)), (["-r", "5"], ("5", "rank")),
-                          (["-r", "-2"], ("-2", "-1 or all")), (["-S", "8:"], ("8:", "8:20000,64K:500")), (["-S", "8,,9"], ("8,,9", "sizes such as")),
+                          (["-r", "-2"], ("-2", "-1 or all")), (["-M", "heap"], ("heap", "malloc, registered or alloc")),
+                          (["-S", "8:"], ("8:", "8:20000,64K:500")), (["-S", "8,,9"], ("8,,9", "sizes such as")),
                           (["-m", "0"], ("-m", "from 1 to 1024")), (["-B", "2", "-m", "3"], ("-m", "-B 3 or more")),
                           (["-o", "band", "-d", "float"], ("-o and -d", "integers"))):
         result = perf("all_reduce", *options, code=2)
@@ -233,7 +236,7 @@ def case_timeout_ends_all_ranks():
 
 def case_help_names_every_option():
     text = perf("--help").out
-    check(all(f"-{o}, " in text for o in "befiwncodrJCTagtBmspS"), text)
+    check(all(f"-{o}, " in text for o in "befiwncodrJCTagtMBmspS"), text)
     check(all(coll in text for coll in COLLS), text)
 
 
