@@ -12,6 +12,7 @@ static enum step begin(struct ri_node *node)
 {
     struct op *op = &node->op;
     op->hears_all = true;
+    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
     op->kind = KIND_DIRECT;
     ri_node_announce_places(node);
     return STEP_MOVED;
@@ -62,7 +63,7 @@ static enum step reduce_piece(struct ri_node *node, size_t left)
                                 .results = find_results,
                                 .i = op->i++,
                                 .bytes = left < PIECE ? left : PIECE,
-                                .stream = op->bytes >= node->stream_from};
+                                .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }
 

@@ -110,6 +110,7 @@ struct op {
     size_t unit;     /* bytes of a flow in one piece */
     uint64_t pieces; /* that this rank puts into its slots */
     uint64_t rounds; /* of pieces that it takes */
+    bool stream;     /* what is larger than the caches is stored past them */
     bool counts;     /* the rounds, because a giver may wait for them */
     bool took_more;  /* something that was not in a line: counts in `done` */
     uint64_t i;      /* chunk, piece or round */
@@ -124,30 +125,30 @@ struct ri_node {
     size_t data_stride, out_bytes, sub; /* bytes: of a rank's data, of an output slot, of a sub-slot */
     size_t edges_at;                    /* bytes of a rank's data before its edge areas */
     struct op op;
-    uint32_t seq;                   /* the last operation begun */
-    uint32_t seen;                  /* every peer has come to this operation, and agreed with all up to it */
-    uint32_t put, took, out;        /* this rank's counters before the operation under way */
-    uint32_t slot_used[SLOTS];      /* the operation from which others may still read it; 0: none */
-    uint32_t slot_taker[SLOTS];     /* who: a rank or EVERYBODY                                   */
-    uint64_t history;               /* of all signatures announced */
-    _Atomic uint32_t *owed;         /* a word that was changed without looking for sleepers since */
-    _Atomic uint32_t *awaited;      /* what the operation waits for: this word of */
-    uint32_t awaited_rank;          /* this rank                                   */
-    uint32_t awaited_value;         /* to come to this value                       */
-    uint64_t waiting_since, report; /* 0: not in a long wait */
-    size_t one_shot_max, direct_from, stream_from; /* bytes */
-    size_t cma_from, cma_to;                       /* bytes, [from, to) */
-    const struct way *forced;                      /* by the probe and by tests */
-    uint32_t spins;                                /* pauses that have paid lately, at most patience.spins */
-    int outwaited;                                 /* how many waits in a row have outlasted them          */
-    unsigned char *bounce;                         /* two pieces */
-    const void **operands;                         /* one pointer per rank */
-    void **results;                                /* the same             */
-    struct place *src, *dst;                       /* of every rank in this operation, as announced and checked */
-    uint32_t *kind;                                /* the same                                                  */
-    const struct ri_heap_view *heaps;              /* of every rank; NULL when they cannot all reach each other\'s */
-    uint32_t hint[2];                              /* for ri_heap_find(): src, dst */
-    uint32_t *order;                               /* the peers as this rank goes through them, from 1; 0 is itself */
+    uint32_t seq;                     /* the last operation begun */
+    uint32_t seen;                    /* every peer has come to this operation, and agreed with all up to it */
+    uint32_t put, took, out;          /* this rank's counters before the operation under way */
+    uint32_t slot_used[SLOTS];        /* the operation from which others may still read it; 0: none */
+    uint32_t slot_taker[SLOTS];       /* who: a rank or EVERYBODY                                   */
+    uint64_t history;                 /* of all signatures announced */
+    _Atomic uint32_t *owed;           /* a word that was changed without looking for sleepers since */
+    _Atomic uint32_t *awaited;        /* what the operation waits for: this word of */
+    uint32_t awaited_rank;            /* this rank                                   */
+    uint32_t awaited_value;           /* to come to this value                       */
+    uint64_t waiting_since, report;   /* 0: not in a long wait */
+    size_t one_shot_max, direct_from; /* bytes */
+    size_t cma_from, cma_to;          /* bytes, [from, to) */
+    const struct way *forced;         /* by the probe and by tests */
+    uint32_t spins;                   /* pauses that have paid lately, at most patience.spins */
+    int outwaited;                    /* how many waits in a row have outlasted them          */
+    unsigned char *bounce;            /* two pieces */
+    const void **operands;            /* one pointer per rank */
+    void **results;                   /* the same             */
+    struct place *src, *dst;          /* of every rank in this operation, as announced and checked */
+    uint32_t *kind;                   /* the same                                                  */
+    const struct ri_heap_view *heaps; /* of every rank; NULL when they cannot all reach each other\'s */
+    uint32_t hint[2];                 /* for ri_heap_find(): src, dst */
+    uint32_t *order;                  /* the peers as this rank goes through them, from 1; 0 is itself */
     struct ri_reduction red[RI_DTYPES][RI_REDOPS];
 };
 

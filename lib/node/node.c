@@ -54,7 +54,6 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
-    node->stream_from = SIZE_MAX;
     node->cma_from = node->cma_to = SIZE_MAX;
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
     for (unsigned t = 0; t < RI_DTYPES; t++)

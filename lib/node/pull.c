@@ -95,6 +95,7 @@ static void prepare(struct ri_node *node)
     op->hears_all = !ri_node_rooted(op->call.coll) ||
                     (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
     op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : SLOT;
+    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
     op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
     op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER;
     op->kind = kind_for(node, most);
@@ -193,7 +194,7 @@ static enum step copy_piece(struct ri_node *node, uint32_t from, uint64_t i)
         if (!source)
             return STEP_FAILED;
         if (source != to + at)
-            memcpy(to + at, source, part);
+            copy_long(to + at, source, part, node->op.stream);
     }
     return STEP_MOVED;
 }
@@ -227,7 +228,8 @@ static enum step combine_round(struct ri_node *node, uint64_t i)
     const struct range range = {.operand = operand,
                                 .results = find_result,
                                 .i = i,
-                                .bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i)};
+                                .bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i),
+                                .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }
 

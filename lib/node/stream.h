@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h - copying into memory that a peer has read before and will read next: stores that pass the caches.
+/* stream.h - copying between the caller's buffers and memory that peers read or write.
  *
- * A plain store to a line that is in the peer's cache waits until it has been taken from there, which is several times
- * as slow as the peer's reading; a store past the caches is not, and memory that was just written is still near. */
-#ifndef RI_NODE_STREAM_H
-#define RI_NODE_STREAM_H
+ * A plain store to a line that is in a peer's cache waits until it has been taken from there, which is several times as
+ * slow as the peer's reading; a store past the caches is not, and memory that was just written is still near.  Loads
+ * and stores are written out, because the C library's copy of this length is a string instruction, which on some
+ * processors is ten times slower when both ends lie at certain distances within a page. */
+#ifndef RI_STREAM_H
+#define RI_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,8 +18,24 @@
 
 enum { STREAM_LEAST = 4096 }; /* bytes; below, the fence costs more than is won */
 
+#if defined(__x86_64__)
+static inline void copy_lines(unsigned char *to, const unsigned char *from, size_t bytes, bool stream)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __m128i x[4];
+        for (size_t k = 0; k < 4; k++)
+            x[k] = _mm_loadu_si128((const __m128i_u *)(const void *)(from + i + 16 * k));
+        for (size_t k = 0; k < 4; k++)
+            if (stream)
+                _mm_stream_si128((__m128i *)(void *)(to + i + 16 * k), x[k]);
+            else
+                _mm_store_si128((__m128i *)(void *)(to + i + 16 * k), x[k]);
+    }
+}
+#endif
+
 /* What is stored is visible to whoever sees a release store that follows. */
-static inline void stream_copy(void *to, const void *from, size_t bytes)
+static inline void copy_long(void *to, const void *from, size_t bytes, bool stream)
 {
 #if defined(__x86_64__)
     if (bytes >= STREAM_LEAST) {
@@ -24,19 +43,20 @@ static inline void stream_copy(void *to, const void *from, size_t bytes)
         const unsigned char *s = from;
         const size_t head = -(uintptr_t)d % 64, whole = (bytes - head) / 64 * 64;
         memcpy(d, s, head);
-        d += head;
-        s += head;
-        for (size_t i = 0; i < whole; i += 64)
-            for (size_t k = 0; k < 64; k += 16)
-                _mm_stream_si128((__m128i *)(void *)(d + i + k),
-                                 _mm_loadu_si128((const __m128i_u *)(const void *)(s + i + k)));
-        memcpy(d + whole, s + whole, bytes - head - whole);
-        _mm_sfence();
+        if (stream) {
+            copy_lines(d + head, s + head, whole, true);
+            _mm_sfence();
+        } else
+            copy_lines(d + head, s + head, whole, false);
+        memcpy(d + head + whole, s + head + whole, bytes - head - whole);
         return;
     }
 #endif
+    (void)stream;
     if (bytes)
         memcpy(to, from, bytes);
 }
+
+static inline void stream_copy(void *to, const void *from, size_t bytes) { copy_long(to, from, bytes, true); }
 
 #endif

@@ -88,8 +88,8 @@ static void fetch_share(struct ri_node *node, uint64_t i, uint32_t rank)
     const struct chunk c = chunk_of(node, i);
     const size_t esize = node->op.red->esize;
     const size_t from = share_begin(node, c.count, rank), to = share_begin(node, c.count, rank + 1);
-    memcpy((unsigned char *)node->op.call.dst + (c.at + from) * esize,
-           out_slot(node, rank, line_of(node, rank)->at.out + (uint32_t)i), (to - from) * esize);
+    copy_long((unsigned char *)node->op.call.dst + (c.at + from) * esize,
+              out_slot(node, rank, line_of(node, rank)->at.out + (uint32_t)i), (to - from) * esize, node->op.stream);
 }
 
 static enum step begin(struct ri_node *node)
@@ -98,6 +98,7 @@ static enum step begin(struct ri_node *node)
     if (!ri_node_slot_free(node, 0))
         return STEP_WAIT;
     op->hears_all = true;
+    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
     op->kind = KIND_SLOT;
     copy_in(node, 0);
     ri_node_announce_places(node);
@@ -108,8 +109,8 @@ enum { STAGE_REDUCE = STAGE_HEARD + 1, STAGE_FETCH, STAGE_COPY_IN };
 
 static bool copies_in(const struct ri_node *node) { return (node->op.kind & KIND_MASK) == KIND_SLOT; }
 
-/* a(i) for i > 0; the first was announced with the call.  Counted even if there is nothing to copy, as it says that c(i-2)
- * is done. */
+/* a(i) for i > 0; the first was announced with the call.  Counted even if there is nothing to copy, as it says that
+ * c(i-2) is done. */
 static enum step put_chunk(struct ri_node *node, uint64_t i)
 {
     if (i < chunks_of(node)) {
