@@ -21,8 +21,8 @@ void ri_node_combine(const struct ri_node *node, uint32_t outs, size_t count, bo
 
 bool ri_node_combine_range(struct ri_node *node, const struct range *range)
 {
-    for (size_t at = 0; at < range->bytes;) {
-        size_t bytes = range->bytes - at;
+    for (size_t at = range->begin; at < range->end;) {
+        size_t bytes = range->end - at;
         const uint32_t outs = range->results(node, range->i, at, &bytes);
         for (uint32_t r = 0; outs && r < node->size; r++)
             if (!(node->operands[r] = range->operand(node, r, range->i, at, &bytes)))

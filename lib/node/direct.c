@@ -62,7 +62,7 @@ static enum step reduce_piece(struct ri_node *node, size_t left)
     const struct range range = {.operand = operand,
                                 .results = find_results,
                                 .i = op->i++,
-                                .bytes = left < PIECE ? left : PIECE,
+                                .end = left < PIECE ? left : PIECE,
                                 .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }

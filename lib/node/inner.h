@@ -28,6 +28,7 @@ enum {
     LINES = 8,
     SLOTS = 2,         /* input slots, and as many output slots; a power of two */
     SLOT = 256 << 10,  /* bytes of an input slot */
+    BLOCK = 16 << 10,  /* bytes of a share that stay in the first-level cache */
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
     PROBE_SIZES = 2,
     UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
@@ -303,13 +304,13 @@ unsigned char *ri_node_reach(struct ri_node *node, uint32_t rank, bool dst, size
 /* results[k] = operands[0] op operands[1] ..., in the order of the ranks, divided if the operation says so. */
 void ri_node_combine(const struct ri_node *node, uint32_t outs, size_t count, bool stream);
 
-/* The same over a range that begins at byte 0 of piece i.  operand and results tell where byte `at` is, and cut *bytes
+/* The same over bytes [begin, end) of piece i.  operand and results tell where byte `at` is, and cut *bytes
  * to how far it goes on there; NULL and 0 end it, with op.status set. */
 struct range {
     const void *(*operand)(struct ri_node *node, uint32_t rank, uint64_t i, size_t at, size_t *bytes);
     uint32_t (*results)(struct ri_node *node, uint64_t i, size_t at, size_t *bytes); /* into node->results; how many */
     uint64_t i;
-    size_t bytes;
+    size_t begin, end;
     bool stream;
 };
 bool ri_node_combine_range(struct ri_node *node, const struct range *range);

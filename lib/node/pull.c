@@ -228,7 +228,7 @@ static enum step combine_round(struct ri_node *node, uint64_t i)
     const struct range range = {.operand = operand,
                                 .results = find_result,
                                 .i = i,
-                                .bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i),
+                                .end = piece_bytes(op, ri_node_flow_from(node, node->me), i),
                                 .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }

@@ -64,23 +64,39 @@ static const void *operand(struct ri_node *node, uint32_t rank, uint64_t i, size
     return in_slot(node, rank, line_of(node, rank)->at.put + (uint32_t)i) + from;
 }
 
-static uint32_t find_results(struct ri_node *node, uint64_t i, size_t at, size_t *bytes)
+/* Byte `at` of the own share of chunk i, in the out slot and in dst. */
+static unsigned char *own_out(const struct ri_node *node, uint64_t i, size_t at)
 {
-    const size_t offset = (chunk_of(node, i).at + own_begin(node, i)) * node->op.red->esize + at;
-    (void)bytes;
-    node->results[0] = out_slot(node, node->me, node->out + (uint32_t)i) + at;
-    if (!wants_result(node))
-        return 1;
-    node->results[1] = (unsigned char *)node->op.call.dst + offset;
-    return 2;
+    return out_slot(node, node->me, node->out + (uint32_t)i) + at;
 }
 
+static unsigned char *own_dst(const struct ri_node *node, uint64_t i, size_t at)
+{
+    return (unsigned char *)node->op.call.dst + (chunk_of(node, i).at + own_begin(node, i)) * node->op.red->esize + at;
+}
+
+static uint32_t find_results(struct ri_node *node, uint64_t i, size_t at, size_t *bytes)
+{
+    (void)bytes;
+    node->results[0] = wants_result(node) ? own_dst(node, i, at) : own_out(node, i, at);
+    return 1;
+}
+
+/* A block at a time, which goes from the first-level cache past all caches into the out slot. */
 static bool reduce_share(struct ri_node *node, uint64_t i)
 {
     const size_t end = share_begin(node, chunk_of(node, i).count, node->me + 1);
-    const struct range range = {
-        .operand = operand, .results = find_results, .i = i, .bytes = (end - own_begin(node, i)) * node->op.red->esize};
-    return ri_node_combine_range(node, &range);
+    const size_t bytes = (end - own_begin(node, i)) * node->op.red->esize;
+    for (size_t at = 0; at < bytes; at += BLOCK) {
+        const size_t block = bytes - at < BLOCK ? bytes - at : BLOCK;
+        const struct range range = {
+            .operand = operand, .results = find_results, .i = i, .begin = at, .end = at + block};
+        if (!ri_node_combine_range(node, &range))
+            return false;
+        if (wants_result(node))
+            stream_copy(own_out(node, i, at), own_dst(node, i, at), block);
+    }
+    return true;
 }
 
 static void fetch_share(struct ri_node *node, uint64_t i, uint32_t rank)
