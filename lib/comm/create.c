@@ -61,8 +61,8 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
     c->leader = ri_new(b->size, sizeof *c->leader);
     c->local_ranks = ri_new(b->size, sizeof *c->local_ranks);
     c->conf = *conf;
-    if (ri_rules_parse(conf->algo, &c->rules))
-        c->rules.n = 0; /* was checked when the settings were read */
+    if (ri_conf_is_auto(conf->algo) || ri_rules_parse(conf->algo, &c->rules))
+        c->rules.n = 0; /* what is wrong was refused when the settings were read */
     c->rank = b->rank;
     c->size = b->size;
     c->comm_id = b->comm_id;
