@@ -16,6 +16,7 @@ import tempfile
 import time
 
 # name, folder, options, environment, suites (None: all; empty: build only)
+HERE = os.path.dirname(os.path.realpath(__file__))
 Build = collections.namedtuple("Build", "name folder options env suites")
 IN_PROCESS = ("unit", "sim", "conformance", "sanitize")
 BUILDS = [
@@ -24,12 +25,13 @@ BUILDS = [
     Build("thread", "build-thread", ["-Db_sanitize=thread", "-Db_lundef=false"], {}, IN_PROCESS),
     Build("clang", "build-clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"], {"CC": "clang"},
           ("fuzz",)),
+    Build("arm", "build-arm", ["--cross-file", f"{HERE}/../arm/aarch64.ini", "-Dkernels_only=true"], {}, None),
     Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
 ]
 STRICT = "-Dwerror=true"  # not for users: their compiler may know warnings that ours does not
 PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
 ENVIRONMENT = {
-    "LSAN_OPTIONS": f"suppressions={os.path.dirname(os.path.realpath(__file__))}/lsan.supp:print_suppressions=0",
+    "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     "ASAN_OPTIONS": "detect_stack_use_after_return=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
@@ -175,11 +177,23 @@ def can_fuzz(compiler):
     return bool(shutil.which(compiler)) and subprocess.run(argv, input=source, text=True, capture_output=True).returncode == 0
 
 
+def lacking(build):
+    """Why a build is not possible on this machine; None when it is."""
+    if build.env.get("CC") and not can_fuzz(build.env["CC"]):
+        return f"{build.env['CC']} with its libFuzzer is not installed"
+    if build.name == "arm":
+        missing = [name for name in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if not shutil.which(name)]
+        missing += [] if os.path.exists("/usr/include/criterion/criterion.h") else ["/usr/include/criterion"]
+        return f"there is no {', no '.join(missing)}" if missing else None
+    return None
+
+
 def check(build, repo):
     """One build from beginning to end: count, failures and skips as texts."""
     begun, failures, skips = time.monotonic(), [], []
-    if build.env.get("CC") and not can_fuzz(build.env["CC"]):
-        return Count(skipped=1), [], [f"{build.name}: {build.env['CC']} with its libFuzzer is not installed"]
+    reason = lacking(build)
+    if reason:
+        return Count(skipped=1), [], [f"{build.name}: {reason}"]
     folder = os.path.join(repo, build.folder)
     say(f"{build.name}: building in {folder}")
     if not make(build, repo, folder):

@@ -128,12 +128,10 @@ static void random_element(ring_dtype_t t, void *p)
 
 static void check_element(ring_dtype_t t, ring_redop_t op, const char *set, size_t i, const void *seen, const void *due)
 {
-    if (ri_dtype_is_float(t) && isnan(number_get(t, due)))
-        cr_assert(isnan(number_get(t, seen)), "%s %s %s: element %zu is no NaN", set, ri_dtype_name(t),
-                  ri_redop_name(op), i);
-    else
-        cr_assert_arr_eq(seen, due, ri_dtype_size(t), "%s %s %s: element %zu is wrong", set, ri_dtype_name(t),
-                         ri_redop_name(op), i);
+    if (!memcmp(seen, due, ri_dtype_size(t)))
+        return;
+    const bool both_nan = ri_dtype_is_float(t) && isnan(number_get(t, due)) && isnan(number_get(t, seen));
+    cr_assert(both_nan, "%s %s %s: element %zu is wrong", set, ri_dtype_name(t), ri_redop_name(op), i);
 }
 
 /* Memory that starts `elements` past a 64-byte line, with guards around. */
@@ -152,11 +150,17 @@ static void box_make(struct box *b, ring_dtype_t t, size_t count)
         random_element(t, b->at + i * ri_dtype_size(t));
 }
 
+static bool all_guard(const unsigned char *from, const unsigned char *end)
+{
+    while (from < end && *from == 0xa5)
+        from++;
+    return from == end;
+}
+
 static void box_check_guards(const struct box *b)
 {
-    for (const unsigned char *p = b->bytes; p < b->bytes + sizeof b->bytes; p++)
-        if (p < b->at || p >= b->at + b->len)
-            cr_assert_eq(*p, 0xa5, "a kernel wrote outside its buffer");
+    cr_assert(all_guard(b->bytes, b->at) && all_guard(b->at + b->len, b->bytes + sizeof b->bytes),
+              "a kernel wrote outside its buffer");
 }
 
 enum form { APART, ON_FIRST, ON_SECOND, TWICE, COMBINED, FORMS };
@@ -210,7 +214,7 @@ Test(reduce, every_set_type_and_operation_agrees_with_the_oracle, .init = choose
         for (unsigned t = 0; t < RI_DTYPES; t++)
             for (unsigned op = 0; op < RI_REDOPS; op++)
                 for (unsigned form = 0; form < FORMS && ri_redop_fits((ring_dtype_t)t, (ring_redop_t)op); form++)
-                    for (int n = 0; n < 40; n++)
+                    for (int n = 0; n < 25; n++)
                         try_once(set, (ring_dtype_t)t, (ring_redop_t)op, (enum form)form);
 }
 
@@ -285,12 +289,12 @@ static void try_many(size_t set, ring_dtype_t t, ring_redop_t op)
         for (size_t i = 0; i < m.c.count; i++)
             check_element(t, op, ri_kernel_set_name(set), i, seen + i * size, due + i * size);
     }
-    for (size_t i = 0; i < OPERANDS + OUTS; i++)
-        for (const unsigned char *p = m.memory[i]; p < m.at[i] + m.c.count * size + GUARD; p++) {
-            p = p == m.at[i] && (i < m.c.n || (i >= OPERANDS && m.to[i - OPERANDS] == m.at[i])) ? p + m.c.count * size
-                                                                                                : p;
-            cr_assert_eq(*p, 0xa5, "a kernel wrote outside its buffer");
-        }
+    for (size_t i = 0; i < OPERANDS + OUTS; i++) {
+        const bool used = i < m.c.n || (i >= OPERANDS && m.to[i - OPERANDS] == m.at[i]);
+        const unsigned char *end = m.at[i] + m.c.count * size;
+        cr_assert(all_guard(m.memory[i], m.at[i]) && all_guard(used ? end : m.at[i], end + GUARD),
+                  "a kernel wrote outside its buffer");
+    }
 }
 
 Test(reduce, many_operands_are_rounded_once, .init = choose_seed)
@@ -393,7 +397,7 @@ Test(reduce, floats_of_16_bits_exhaustively)
 {
     enum { CODES = 1 << 16 };
     static uint16_t seen[CODES];
-    static const uint32_t divisors[] = {1, 2, 3, 7, 4096, 1u << 31};
+    static const uint32_t divisors[] = {1, 3, 1u << 31};
     for (size_t set = 0; set < ri_kernel_sets(); set++)
         for (unsigned t = RING_FLOAT16; t <= RING_BFLOAT16; t++)
             for (size_t d = 0; d < sizeof divisors / sizeof *divisors; d++) {
@@ -465,6 +469,12 @@ Test(reduce, the_best_set_is_the_last_one_that_runs)
     cr_assert_null(ri_kernel_set_name(1000));
     cr_assert_null(ri_reduction_for(RING_FLOAT, RING_BAND).reduce, "there is no such kernel");
     cr_assert_null(ri_reduction_from(0, RING_FLOAT, RING_BAND).combine);
+    char names[200] = "";
+    for (size_t set = 0; set < ri_kernel_sets(); set++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", set ? " " : "", ri_kernel_set_name(set));
+    fprintf(stderr, "kernel sets: %s\n", names);
+    if (getenv("TEST_SETS")) /* of a processor that the caller knows */
+        cr_assert_str_eq(names, getenv("TEST_SETS"));
 }
 
 Test(reduce, names_and_sizes_end_where_the_types_end)
