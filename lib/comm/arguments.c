@@ -39,6 +39,14 @@ enum { FORMS = sizeof forms / sizeof *forms };
 
 bool ri_arguments_reduces(ring_coll_t coll) { return forms[coll].traits & REDUCES; }
 
+ring_coll_t ri_arguments_called(const struct ri_call *call)
+{
+    unsigned coll = call->variable ? RING_REDUCE_SCATTERV : (unsigned)call->coll;
+    while (coll < FORMS && forms[coll].regular != call->coll)
+        coll++;
+    return coll < FORMS ? (ring_coll_t)coll : call->coll;
+}
+
 static bool has_src(const struct ring_comm *c, const struct form *f, uint32_t root)
 {
     return f->src != NOTHING && (!(f->traits & ROOT_SRC) || root == c->rank);
@@ -87,7 +95,7 @@ static ring_status_t take_all_arrays(const struct ring_comm *c, const struct for
 {
     ring_status_t status = RING_OK;
     if (f->traits & SARRAYS && has_src(c, f, call->root)) {
-        status = take_arrays(c, "s", given->scounts, given->sdispls, esize, room);
+        status = take_arrays(c, "s", given->scounts, f->traits & REDUCES ? NULL : given->sdispls, esize, room);
         call->scounts = room;
         call->sdispls = room + c->size;
     }

@@ -22,5 +22,6 @@ struct ri_extent {
 struct ri_extent ri_arguments_extent(const struct ring_comm *c, const struct ri_call *call);
 
 bool ri_arguments_reduces(ring_coll_t coll); /* a regular one */
+ring_coll_t ri_arguments_called(const struct ri_call *call); /* the form that the caller used */
 
 #endif

@@ -348,11 +348,13 @@ void ri_op_finish(struct ring_op *op, ring_status_t status); /* one that is in n
 void ri_op_discard(struct ring_op *op);                      /* frees one that is not in flight and not held */
 void ri_op_free(struct ring_op *op);                         /* frees one that is not in flight */
 void ri_op_orphan(struct ring_comm *c);                      /* the handles that the caller still holds outlive c */
+void ri_op_finish_all(struct ring_comm *c, ring_status_t status);
 void ri_op_drain(struct ring_comm *c);                       /* complete everything in flight */
 unsigned ri_op_progress(struct ring_comm *c);
 void ri_op_stalled(void *comm, uint64_t waited);
 /* How a call shows itself to people, and to the ranks of its host. */
-void ri_op_signature(const struct ri_call *call, uint32_t seq, struct ri_signature *signature_out);
+void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq,
+                     struct ri_signature *signature_out);
 
 /* self.c */
 void ri_self_run(struct ring_comm *c, struct ring_op *op);

@@ -80,9 +80,9 @@ static void node_disagrees(void *owner, uint32_t peer, const struct ri_call *min
     struct ri_signature s;
     char a[96], b[96];
     const uint32_t rank = peer < c->local_size ? c->local_ranks[peer] : UINT32_MAX;
-    ri_op_signature(mine, 0, &s);
+    ri_op_signature(c, mine, 0, &s);
     ri_call_text(&s, a, sizeof a);
-    ri_op_signature(theirs, 0, &s);
+    ri_op_signature(c, theirs, 0, &s);
     ri_call_text(&s, b, sizeof b);
     ri_comm_raise(c, RING_ERR_MISMATCH, rank, "ranks disagree on operation %u: %s calls %s, %s calls %s", c->seq,
                   ri_comm_name(c, c->rank), a, ri_comm_name(c, rank), b);
@@ -325,6 +325,8 @@ ring_status_t ri_comm_destroy(struct ring_comm *c)
             ri_op_drain(c);
         status = ri_comm_broken(c) ? ri_comm_verdict(c) : leave(c);
     }
+    /* What a failure left in flight, and messages to itself that nobody will take. */
+    ri_op_finish_all(c, status ? status : RING_ERR_STATE);
     dismantle(c);
     return status;
 }

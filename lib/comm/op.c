@@ -27,15 +27,17 @@ static uint64_t coarse_now(void)
     return (uint64_t)t.tv_sec * RI_SECOND + (uint64_t)t.tv_nsec;
 }
 
-void ri_op_signature(const struct ri_call *call, uint32_t seq, struct ri_signature *signature_out)
+/* Equal on all ranks: where blocks differ in length, the count is that of all of them, or none. */
+void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint32_t seq,
+                     struct ri_signature *signature_out)
 {
     *signature_out = (struct ri_signature){.magic = RI_SIGNATURE_MAGIC,
                                            .seq = seq,
-                                           .coll = (uint8_t)call->coll,
+                                           .coll = (uint8_t)ri_arguments_called(call),
                                            .dtype = (uint8_t)call->dtype,
                                            .redop = (uint8_t)call->redop,
                                            .root = call->root,
-                                           .count = call->count};
+                                           .count = call->variable ? ri_arguments_total(c, call) : call->count};
 }
 
 bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call)
@@ -93,7 +95,7 @@ static void unlink_at(struct ring_comm *c, struct ring_op **at)
     op->next = NULL;
 }
 
-static void finish_all(struct ring_comm *c, ring_status_t status)
+void ri_op_finish_all(struct ring_comm *c, ring_status_t status)
 {
     while (c->first) {
         struct ring_op *op = c->first;
@@ -111,7 +113,7 @@ static ring_status_t late(struct ring_comm *c, const struct ring_op *op)
 {
     struct ri_signature s;
     char call[96], who[RI_FAILURE_TEXT / 2], limit[32] = "";
-    ri_op_signature(&op->call, op->seq, &s);
+    ri_op_signature(c, &op->call, op->seq, &s);
     ri_call_text(&s, call, sizeof call);
     ri_stall_missing(c, RI_SECOND, who, sizeof who);
     for (size_t i = 0; i < ri_conf_row_count; i++)
@@ -143,7 +145,7 @@ static ring_status_t fail(struct ring_comm *c, const struct ring_op *op, ring_st
         ri_comm_raise(c, status, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
     }
     status = ri_comm_verdict(c);
-    finish_all(c, status);
+    ri_op_finish_all(c, status);
     return status;
 }
 
@@ -200,7 +202,7 @@ static ring_status_t progress(struct ring_comm *c, unsigned *moved)
 static void report_stall(struct ring_comm *c, const struct ring_op *op, uint64_t waited)
 {
     struct ri_signature calls;
-    ri_op_signature(&op->call, op->seq, &calls);
+    ri_op_signature(c, &op->call, op->seq, &calls);
     ri_comm_stalled(c, &calls, waited);
 }
 
@@ -324,21 +326,6 @@ static bool to_itself(const struct ring_comm *c, const struct ri_call *call)
     return (call->coll == RING_SEND || call->coll == RING_RECV) && call->root == c->rank;
 }
 
-ring_status_t ri_op_prepare(struct ring_comm *c, struct ring_op *op)
-{
-    ring_status_t status = stand_in(c, op);
-    op->reduction = ri_redop_reduction(c, op->call.dtype, op->call.redop);
-    op->alone = c->size == 1 || to_itself(c, &op->call);
-    op->done = true; /* until it is launched */
-    if (!status && !op->alone && !ri_op_by_node(c, &op->call))
-        status = ri_program_get(c, &op->call, &op->program, &op->run);
-    if (status) {
-        ri_free(op->scratch);
-        op->scratch = NULL;
-    }
-    return status;
-}
-
 /* What the two ends of a message have to say of it is the same: which one of theirs it is, and what it carries. */
 static uint32_t *messages_with(struct ring_comm *c, const struct ri_call *call)
 {
@@ -348,21 +335,50 @@ static uint32_t *messages_with(struct ring_comm *c, const struct ri_call *call)
     return *numbers ? &(*numbers)[call->root] : NULL;
 }
 
+/* Others may wait for what could not begin here: unless the call can be made again, that is the end for all. */
+static ring_status_t not_begun(struct ring_comm *c, ring_status_t status)
+{
+    if (!ri_comm_broken(c)) {
+        if (status == RING_ERR_NOMEM || status == RING_ERR_INVALID)
+            return status;
+        ri_comm_raise(c, status, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
+    }
+    return ri_comm_verdict(c);
+}
+
+ring_status_t ri_op_prepare(struct ring_comm *c, struct ring_op *op)
+{
+    const bool message = op->call.coll == RING_SEND || op->call.coll == RING_RECV;
+    ring_status_t status = stand_in(c, op);
+    op->reduction = ri_redop_reduction(c, op->call.dtype, op->call.redop);
+    op->alone = c->size == 1 || to_itself(c, &op->call);
+    op->done = true; /* until it is launched */
+    if (!status && !op->alone && !ri_op_by_node(c, &op->call))
+        status = ri_program_get(c, &op->call, &op->program, &op->run);
+    if (!status && message && !op->alone && !messages_with(c, &op->call))
+        status = ri_fail(RING_ERR_NOMEM, "no memory to number messages");
+    if (!status)
+        return RING_OK;
+    if (op->run)
+        ri_program_put(op->program, op->run);
+    op->run = NULL;
+    ri_free(op->scratch);
+    op->scratch = NULL;
+    return not_begun(c, status);
+}
+
 static void start_run(struct ring_comm *c, struct ring_op *op)
 {
     struct ri_signature signature;
     const bool message = op->call.coll == RING_SEND || op->call.coll == RING_RECV;
-    uint32_t *number = message ? messages_with(c, &op->call) : NULL;
-    ri_op_signature(&op->call, op->seq, &signature);
+    ri_op_signature(c, &op->call, op->seq, &signature);
     signature.algo = algorithm_number(op->program->algorithm);
     if (message) {
-        signature.seq = number ? ++*number : 0;
+        signature.seq = ++*messages_with(c, &op->call);
         signature.coll = RING_SEND;
         signature.algo = 0;
         signature.root = 0;
     }
-    if (op->call.variable)
-        signature.count = 0; /* each lane says how many bytes it carries */
     ri_run_start(op->run->run, op->call.src, op->call.dst, &op->reduction, &signature);
 }
 
@@ -390,15 +406,6 @@ void ri_op_launch(struct ring_comm *c, struct ring_op *op)
 
 /* ---- the calls ------------------------------------------------------------------------------------------------- */
 
-/* A failed beginning that others may wait for. */
-static ring_status_t not_begun(struct ring_comm *c, ring_status_t status)
-{
-    if (status == RING_ERR_NOMEM || status == RING_ERR_INVALID || ri_comm_broken(c))
-        return status;
-    ri_comm_raise(c, status, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
-    return ri_comm_verdict(c);
-}
-
 static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call)
 {
     c->seq++;
@@ -418,7 +425,7 @@ ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call)
     struct ring_op op = {.comm = c, .call = *call};
     const ring_status_t status = ri_op_prepare(c, &op);
     if (status)
-        return not_begun(c, status);
+        return status;
     ri_op_launch(c, &op);
     return wait_for(c, &op);
 }
@@ -488,9 +495,4 @@ void ri_op_drain(struct ring_comm *c)
 {
     while (c->first)
         (void)wait_for(c, c->first);
-    while (c->selves) { /* messages to itself that nobody will take */
-        struct ring_op *op = c->selves;
-        ri_self_forget(c, op);
-        ri_op_finish(op, RING_OK);
-    }
 }

@@ -32,9 +32,9 @@ static void disagree(struct ring_comm *c, const struct ring_op *op, const struct
 {
     struct ri_signature s;
     char a[96], b[96];
-    ri_op_signature(&op->call, 0, &s);
+    ri_op_signature(c, &op->call, 0, &s);
     ri_call_text(&s, a, sizeof a);
-    ri_op_signature(&other->call, 0, &s);
+    ri_op_signature(c, &other->call, 0, &s);
     ri_call_text(&s, b, sizeof b);
     ri_comm_raise(c, RING_ERR_MISMATCH, c->rank, "%s disagrees with itself: %s meets %s", ri_comm_name(c, c->rank), a,
                   b);

@@ -19,13 +19,18 @@
 
 static bool reduces(uint8_t coll)
 {
-    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER ||
+           coll == RING_REDUCE_SCATTERV;
 }
 
 static bool rooted(uint8_t coll)
 {
-    return coll == RING_REDUCE || coll == RING_BROADCAST || coll == RING_GATHER || coll == RING_SCATTER;
+    return coll == RING_REDUCE || coll == RING_BROADCAST || coll == RING_GATHER || coll == RING_SCATTER ||
+           coll == RING_GATHERV || coll == RING_SCATTERV;
 }
+
+/* Each rank has its own, or only root knows. */
+static bool counted(uint8_t coll) { return coll != RING_ALL_TO_ALLV && coll != RING_GATHERV && coll != RING_SCATTERV; }
 
 static void redop_text(uint8_t redop, char *text, size_t cap)
 {
@@ -38,7 +43,7 @@ static void redop_text(uint8_t redop, char *text, size_t cap)
 
 void ri_call_text(const struct ri_signature *s, char *text, size_t cap)
 {
-    char redop[24] = "", root[24] = "";
+    char redop[24] = "", root[24] = "", count[24] = "";
     if (s->coll == RI_COLL_DESTROY || s->root == RI_ROOT_SPLIT || s->coll == RING_BARRIER) {
         snprintf(text, cap, "%s",
                  s->coll == RI_COLL_DESTROY ? "ring_comm_destroy()"
@@ -51,7 +56,9 @@ void ri_call_text(const struct ri_signature *s, char *text, size_t cap)
         redop_text(s->redop, redop, sizeof redop);
     if (rooted(s->coll))
         snprintf(root, sizeof root, "%sroot %u", redop[0] ? ", " : "", s->root);
-    snprintf(text, cap, "%s of %" PRIu64 " %s%s%s%s%s", coll ? coll : "an unknown collective", s->count,
+    if (counted(s->coll))
+        snprintf(count, sizeof count, "%" PRIu64 " ", s->count);
+    snprintf(text, cap, "%s of %s%s%s%s%s%s", coll ? coll : "an unknown collective", count,
              dtype ? dtype : "of an unknown type", redop[0] || root[0] ? " (" : "", redop, root,
              redop[0] || root[0] ? ")" : "");
 }

@@ -295,9 +295,13 @@ static ring_status_t want_link(struct ring_comm *c, uint32_t rank, uint64_t dead
 ring_status_t ri_wires_want(struct ring_comm *c, const uint32_t *peers, uint32_t count)
 {
     ring_status_t status = RING_OK;
-    for (uint32_t i = 0; i < count && !status; i++)
-        if (c->wires.number[peers[i]] == RI_NONE)
-            status = want_link(c, peers[i], ri_deadline(c->conf.timeout));
+    for (uint32_t i = 0; i < count && !status; i++) {
+        if (c->wires.number[peers[i]] != RI_NONE)
+            continue;
+        status = want_link(c, peers[i], ri_deadline(c->conf.timeout));
+        if (status && c->wires.number[peers[i]] != RI_NONE) /* begun, and cannot be begun again */
+            ri_comm_raise(c, status, c->rank, "%s: %s", ri_comm_name(c, c->rank), ri_error_get());
+    }
     return status;
 }
 

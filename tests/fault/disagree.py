@@ -198,6 +198,15 @@ def case_too_few_descriptors_at_the_maker():
     few_descriptors('[ "$0" = 0 ]')
 
 
+def case_link_for_which_no_descriptor_is_left():
+    """The rank that wanted it says so to all, whatever the call was."""
+    for how in range(4):
+        with jobs.job(5, "starved", f"how={how}", env={"RING_TRANSPORT": "tcp", "RING_ALGO": "all_reduce@ring"}) as j:
+            check(j.wait(10) == [3] * 5, how, j.story())
+            for r in range(5):
+                check("failed -13 rank 1 (" in j.text(r) and "Too many open files" in j.text(r), how, j.story())
+
+
 def case_fork():
     for way in jobs.WAYS.values():
         jobs.finishes(2, "forked", env=way)

@@ -393,13 +393,40 @@ static int deserter(ring_comm_t *c)
     return 0;
 }
 
+/* Rank who= has no descriptor left when it wants a link to rank peer=; how=: 0 waits, 1 starts, 2 a group, 3 prepares.
+ */
+static int starved(ring_comm_t *c)
+{
+    const struct rlimit few = {64, 64};
+    const uint32_t peer = (uint32_t)setting("peer", 3);
+    const long long how = setting("how", 0);
+    float x = 1;
+    ring_op_t *op = NULL;
+    const ring_call_t call = {.coll = RING_SEND, .dtype = RING_FLOAT, .src = &x, .count = 1, .root = peer};
+    if (ring_comm_rank(c) != (uint32_t)setting("who", 1))
+        forever(c);
+    need_true(!setrlimit(RLIMIT_NOFILE, &few), "setrlimit", 0);
+    while (dup(STDOUT_FILENO) >= 0)
+        ;
+    if (how == 0)
+        need(ring_send(c, &x, 1, RING_FLOAT, peer));
+    if (how == 1)
+        need(ring_send_start(c, &x, 1, RING_FLOAT, peer, &op));
+    if (how == 3)
+        need(ring_op_prepare(c, &call, &op));
+    need(ring_group_start(c));
+    need(ring_send(c, &x, 1, RING_FLOAT, peer));
+    need(ring_group_end(c));
+    return WRONG;
+}
+
 static const struct mode {
     const char *name;
     int (*run)(ring_comm_t *c);
 } modes[] = {{"sums", sums},        {"loop", loop},     {"mismatch", mismatch}, {"flight", flight},
              {"huge", huge},        {"churn", churn},   {"forked", forked},     {"abort", aborting},
              {"lazy", lazy},        {"leaver", leaver}, {"becomes", becomes},   {"survived", survived},
-             {"deserter", deserter}, {"timed", timed}};
+             {"deserter", deserter}, {"timed", timed}, {"starved", starved}};
 
 static const struct mode *find_mode(const char *name)
 {

@@ -304,6 +304,25 @@ Test(calls, every_collective_by_every_way, .timeout = 200)
     by_every_way((uint32_t[]){1, 2, 3, 5, 8, 0}, many_trials);
 }
 
+/* ---- a rank comes late: those that wait compare their calls ----------------------------------------------------- */
+
+static void late_for_each(struct rank *r)
+{
+    for (uint32_t i = 0; i < COLLS; i++) {
+        struct trial t = {.coll = all[i], .n = r->job->size, .me = r->rank, .seed = mix(seed_of_all() + i)};
+        if (t.coll <= RING_RECV)
+            continue;
+        t.uneven = true;
+        t.count = 100;
+        t.root = t.n - 1;
+        if (r->rank == t.n - 1)
+            nap_ms(300);
+        one_trial(r, &t, i % 2);
+    }
+}
+
+Test(calls, of_uneven_blocks_with_a_late_rank, .timeout = 100) { by_every_way((uint32_t[]){3, 0}, late_for_each); }
+
 /* ---- rooted calls run ahead, and nothing is overwritten -------------------------------------------------------- */
 
 static void loop_from_root(struct rank *r)
@@ -422,6 +441,16 @@ static void refusals(struct rank *r)
     REFUSED(ring_all_reduce(c, (char *)a + 1, b, 4, RING_INT32, RING_SUM), "aligned");
     REFUSED(ring_op_prepare(c, &(ring_call_t){.coll = (ring_coll_t)99}, &op), "coll 99");
     REFUSED(ring_all_reduce(c, a, b, 4, RING_INT32, (ring_redop_t)200), "redop 200");
+    /* What the collective has no use for is not looked at. */
+    const ring_call_t k = {.coll = RING_REDUCE_SCATTERV,
+                           .dtype = RING_INT32,
+                           .src = a,
+                           .dst = b,
+                           .scounts = others,
+                           .sdispls = huge,
+                           .rcounts = (const size_t *)1};
+    WORKS(ring_op_prepare(c, &k, &op));
+    ring_op_free(op);
     WORKS(ring_barrier(c)); /* and nothing was lost */
 }
 

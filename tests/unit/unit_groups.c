@@ -156,6 +156,52 @@ static void differing_messages(struct rank *r)
 
 Test(messages, of_differing_lengths, .timeout = 100) { by_every_way((uint32_t[]){2, 0}, differing_messages); }
 
+/* ---- operations that outlive their communicator ----------------------------------------------------------------- */
+
+/* What a failure cut short must not look complete. */
+static void cut_short(struct rank *r)
+{
+    enum { COUNT = 1000 };
+    int32_t *buffer = calloc(4 * COUNT, sizeof *buffer);
+    ring_op_t *op[3];
+    int done = 0;
+    if (r->rank) { /* nobody sends or calls what rank 0 waits for */
+        cr_assert_eq(ring_recv(r->comm, buffer, 1, RING_INT32, 0), RING_ERR_ABORTED, "%s", ring_last_error());
+        free(buffer);
+        return;
+    }
+    WORKS(ring_recv_start(r->comm, buffer, COUNT, RING_INT32, 1, &op[0]));
+    WORKS(ring_recv_start(r->comm, buffer + COUNT, COUNT, RING_INT32, 0, &op[1]));
+    WORKS(ring_all_reduce_start(r->comm, buffer + 2 * COUNT, buffer + 3 * COUNT, COUNT, RING_INT32, RING_SUM, &op[2]));
+    ring_comm_abort(r->comm, "enough");
+    cr_assert_eq(ring_comm_destroy(r->comm), RING_ERR_ABORTED);
+    r->comm = NULL;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(ring_op_wait(op[i]), RING_ERR_ABORTED, "operation %d", i);
+        cr_assert_eq(ring_op_test(op[i], &done), RING_ERR_ABORTED, "operation %d", i);
+        cr_assert_eq(done, 1);
+    }
+    for (int i = 0; i < 3; i++)
+        ring_op_free(op[i]);
+    free(buffer);
+}
+
+Test(outliving, an_abort, .timeout = 100) { by_every_way((uint32_t[]){2, 3, 0}, cut_short); }
+
+/* A receive from itself that met no send. */
+static void met_nothing(struct rank *r)
+{
+    int32_t x = 0;
+    ring_op_t *op;
+    WORKS(ring_recv_start(r->comm, &x, 1, RING_INT32, r->rank, &op));
+    cr_assert_eq(ring_comm_destroy(r->comm), RING_OK);
+    r->comm = NULL;
+    cr_assert_eq(ring_op_wait(op), RING_ERR_STATE);
+    ring_op_free(op);
+}
+
+Test(outliving, a_message_that_met_nothing, .timeout = 100) { by_every_way((uint32_t[]){1, 2, 0}, met_nothing); }
+
 /* ---- persistent operations ------------------------------------------------------------------------------------- */
 
 static void again_and_again(struct rank *r)
