@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* p2p.h - what send and recv have in common: all of one buffer between two ranks, in segments, the peer in root. */
+/* p2p.h - what send and recv have in common: all of one buffer between two ranks, in segments, the peer in root.  What has
+ * no elements is a token, so that a message of nothing meets its receive too, or is found to be another one's. */
 #ifndef RI_P2P_H
 #define RI_P2P_H
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send_direct.c - one rank's half of a message to another: straight from SRC.  No elements: nothing to do. */
+/* send_direct.c - one rank's half of a message to another: straight from SRC.  No elements: a token. */
 #include "lib/coll/p2p.h"
 
 static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
 {
     const size_t segments = ri_segments(a, a->count);
+    const struct ri_span token = a->count ? (struct ri_span){0} : ri_tmp(s, 1);
     for (size_t i = 0; i < segments && s->status == RING_OK; i++)
-        ri_send(s, a->root, ri_segment(a, RI_SRC, (struct ri_cut){0, a->count}, segments, i), RI_NONE);
+        ri_send(s, a->root, ri_piece(a, RI_SRC, (struct ri_cut){0, a->count}, segments, i, token, 0), RI_NONE);
     return ri_sched_done(s);
 }
 

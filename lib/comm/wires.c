@@ -310,8 +310,11 @@ static uint32_t link_of(const void *arg, uint32_t peer) { return ((const struct 
 static void disagree(void *owner, uint32_t peer, const struct ri_signature *mine, const struct ri_signature *theirs)
 {
     struct ring_comm *c = owner;
+    struct ri_signature hears = *mine;
     char a[96], b[96];
-    ri_call_text(mine, a, sizeof a);
+    if (hears.coll == RING_SEND) /* the two ends of a message say the same of it */
+        hears.coll = RING_RECV;
+    ri_call_text(&hears, a, sizeof a);
     ri_call_text(theirs, b, sizeof b);
     ri_comm_raise(c, RING_ERR_MISMATCH, peer, "ranks disagree on operation %u: %s calls %s, %s calls %s", mine->seq,
                   ri_comm_name(c, c->rank), a, ri_comm_name(c, peer), b);

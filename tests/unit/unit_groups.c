@@ -156,6 +156,19 @@ static void differing_messages(struct rank *r)
 
 Test(messages, of_differing_lengths, .timeout = 100) { by_every_way((uint32_t[]){2, 0}, differing_messages); }
 
+/* One that carries nothing is told from one that should carry something, whatever comes behind it. */
+static void nothing_for_something(struct rank *r)
+{
+    int32_t x[4] = {0};
+    ring_status_t status = r->rank ? ring_recv(r->comm, x, 4, RING_INT32, 0) : ring_send(r->comm, x, 0, RING_INT32, 1);
+    while (!status)
+        status = ring_barrier(r->comm);
+    cr_assert_eq(status, RING_ERR_MISMATCH, "%s", ring_last_error());
+    cr_assert_not_null(strstr(ring_last_error(), "calls recv of 4 int32, rank 0"), "%s", ring_last_error());
+}
+
+Test(messages, of_nothing, .timeout = 100) { by_every_way((uint32_t[]){2, 0}, nothing_for_something); }
+
 /* ---- operations that outlive their communicator ----------------------------------------------------------------- */
 
 /* What a failure cut short must not look complete. */
