@@ -312,6 +312,8 @@ ring_status_t ri_model_find(struct ring_comm *c);
 ring_status_t ri_program_get(struct ring_comm *c, const struct ri_call *call, struct ri_program **program_out,
                              struct ri_spare **run_out);
 void ri_program_put(struct ri_program *p, struct ri_spare *run);
+/* Elements of all blocks together; 0 when only some ranks could know. */
+uint64_t ri_program_count(const struct ring_comm *c, const struct ri_call *call);
 /* No rule of RING_ALGO asks for anything but direct shared memory. */
 bool ri_program_leaves_to_node(const struct ring_comm *c, const struct ri_call *call);
 /* NULL: there is no algorithm for that here. */

@@ -37,7 +37,7 @@ void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint
                                            .dtype = (uint8_t)call->dtype,
                                            .redop = (uint8_t)call->redop,
                                            .root = call->root,
-                                           .count = call->variable ? ri_arguments_total(c, call) : call->count};
+                                           .count = call->variable ? ri_program_count(c, call) : call->count};
 }
 
 bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call)

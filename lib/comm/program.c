@@ -22,6 +22,12 @@ static const char *wanted(const struct ring_comm *c, ring_coll_t coll, const str
     return c->rules.n ? ri_rules_find(&c->rules, coll, ri_coll_bytes(coll, a)) : NULL;
 }
 
+uint64_t ri_program_count(const struct ring_comm *c, const struct ri_call *call)
+{
+    const struct ri_coll_args a = args_for(c, call);
+    return ri_coll_bytes(call->coll, &a) / a.esize;
+}
+
 bool ri_program_leaves_to_node(const struct ring_comm *c, const struct ri_call *call)
 {
     const struct ri_coll_args a = args_for(c, call);
