@@ -24,7 +24,7 @@ STYLES = {
     "openmpi": ("Open MPI", "#D55E00", "7 3", "triangle", 1.6),
     "mpich": ("MPICH", "#CC79A7", "2 3", "diamond", 1.6),
     "gloo": ("Gloo", "#8A6D00", "9 3 2 3", "cross", 1.6),
-    "limit": ("limit", "#555555", "1 2", "", 1.4),
+    "limit": ("limit", "#222222", "", "", 1.1),
 }
 
 STYLE = """
@@ -135,11 +135,11 @@ def chart(lines, title, text_of):
         y = up.place(value)
         out += [f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>',
                 f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text_of(value)}</text>']
-    last = -100
-    for size in sizes:
+    last = WIDTH + 100
+    for size in reversed(sizes):  # so that the largest has its label
         x = across.place(size)
         out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 4}" stroke="#555"/>')
-        if x - last >= 42:
+        if last - x >= 44:
             out.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label(size)}</text>')
             last = x
     out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}" stroke="#555"/>')
@@ -234,7 +234,8 @@ def make(data):
            f'initial-scale=1"><title>libring, compared</title><style>{STYLE}</style></head><body>',
            "<h1>libring, compared</h1>",
            f'<p class="facts">{html.escape(str(facts["processors"]))} processors ({html.escape(facts["processor"])}), kernel '
-           f'{html.escape(facts["kernel"])}; medians of {facts["rounds"]} rounds in which all libraries took turns.</p>',
+           f'{html.escape(facts["kernel"])}; medians of {facts["rounds"]} round'
+           f'{"" if facts["rounds"] == 1 else "s"} in which all libraries took turns.</p>',
            "<p>Float, sum, out of place. Times are microseconds for one operation; the largest of the ranks counts, and of "
            "each peer the setting that is its fastest at that size. “Registered” is memory that the ranks of a host can map. "
            "The limit is what a program without any library does on this machine, or the wire.</p>"]
