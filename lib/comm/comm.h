@@ -191,7 +191,8 @@ struct ring_comm {
         struct ri_noted *noted;
     } group;
     uint32_t children;
-    const struct ri_cost_model *family; /* while it is made: of the communicator that it is split off, or NULL */
+    struct ring_comm *parent;   /* while it is made: what it is split off, or NULL */
+    struct ri_timer heed;       /* running meanwhile */
     struct ri_patience patience;
     struct ri_wires wires;
     struct ri_program *programs; /* most recently used first */
@@ -250,8 +251,8 @@ ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *boot, uint64_t d
 
 /* create.c */
 uint32_t ri_comm_generation(void); /* changes in a child after fork() */
-/* model: that of the communicator that this one is split off; NULL: none. */
-ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, const struct ri_cost_model *model,
+/* parent: the communicator that this one is split off; NULL: none. */
+ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, struct ring_comm *parent,
                              uint64_t deadline, struct ring_comm **comm_out);
 ring_status_t ri_comm_destroy(struct ring_comm *c);
 
@@ -262,7 +263,9 @@ void ri_comm_raise(struct ring_comm *c, ring_status_t status, uint32_t culprit, 
 /* The failure that stands, as this thread's error; RING_OK when there is none. */
 ring_status_t ri_comm_verdict(struct ring_comm *c);
 const struct ri_failure *ri_comm_failure(struct ring_comm *c);
-/* Something about rank `culprit` broke: give those who know why 500 ms to say so, else it is the rank's fault. */
+/* Give those who know why something broke 500 ms to say so; RING_OK: nobody did. */
+ring_status_t ri_comm_hear(struct ring_comm *c);
+/* Something about rank `culprit` broke: when nobody says why, it is the rank's fault. */
 ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what);
 const char *ri_comm_name(const struct ring_comm *c, uint32_t rank);
 

@@ -59,6 +59,7 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
         return ri_fail(RING_ERR_NOMEM, "no memory for a communicator");
     c->peer = ri_new(b->size, sizeof *c->peer);
     c->leader = ri_new(b->size, sizeof *c->leader);
+    c->board = c->own_board = ri_new_aligned(64, ri_board_bytes(b->size));
     c->local_ranks = ri_new(b->size, sizeof *c->local_ranks);
     c->conf = *conf;
     if (ri_conf_is_auto(conf->algo) || ri_rules_parse(conf->algo, &c->rules))
@@ -70,7 +71,7 @@ static ring_status_t allocate(const struct ri_boot *b, const struct ri_conf *con
     c->generation = ri_comm_generation();
     memcpy(c->secret, b->secret, sizeof c->secret);
     *comm_out = c;
-    return c->peer && c->leader && c->local_ranks ? RING_OK
+    return c->peer && c->leader && c->local_ranks && c->board ? RING_OK
                                                   : ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", b->size);
 }
 
@@ -127,15 +128,12 @@ static ring_status_t join_up(struct ring_comm *c, uint64_t deadline)
         status = ri_model_find(c);
     if (!status)
         status = open_node(c, deadline);
-    c->family = NULL;
     return status;
 }
 
 /* Others may wait for us in the rounds to come: they hear why there will be none. */
 static ring_status_t give_up(struct ring_comm *c, ring_status_t status)
 {
-    if (!c->board)
-        return status;
     if (!ri_comm_broken(c))
         ri_comm_raise(c, status == RING_ERR_ABORTED ? RING_ERR_INTERNAL : status, c->rank,
                       "%s could not join the communicator: %s", ri_comm_name(c, c->rank), ri_error_get());
@@ -239,24 +237,54 @@ static void dismantle(struct ring_comm *c)
     ri_free(c);
 }
 
-ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, const struct ri_cost_model *model,
+#define HEED_PARENT (20 * RI_MILLISECOND)
+
+/* A rank of the parent that is lost, or gives up, does not come here either; and only the parent may notice. */
+static void heed_parent(struct ri_timer *t, uint64_t now)
+{
+    (void)now;
+    struct ring_comm *c = (struct ring_comm *)((char *)t - offsetof(struct ring_comm, heed));
+    const struct ri_failure *f = ri_comm_failure(c->parent);
+    if (f && !ri_comm_broken(c))
+        ri_comm_raise(c, (ring_status_t)f->status, UINT32_MAX, "%s", f->text);
+}
+
+static void join_family(struct ring_comm *c, struct ring_comm *parent)
+{
+    if (!parent || !c->holds_loop)
+        return;
+    c->parent = parent;
+    c->heed = (struct ri_timer){.period = HEED_PARENT, .fire = heed_parent};
+    ri_loop_timer_add(&c->heed);
+}
+
+static void leave_family(struct ring_comm *c)
+{
+    if (c->parent)
+        ri_loop_timer_remove(&c->heed);
+    c->parent = NULL;
+}
+
+ring_status_t ri_comm_create(struct ri_boot *boot, const struct ri_conf *conf, struct ring_comm *parent,
                              uint64_t deadline, struct ring_comm **comm_out)
 {
     struct ring_comm *c = NULL;
     pthread_once(&fork_once, watch_forks);
     ring_status_t status = allocate(boot, conf, &c);
     if (!status)
-        c->family = model;
-    if (!status)
         status = ri_identity_make(&c->identity);
     if (!status)
         enlist(c);
     if (!status && c->size > 1 && !(status = ri_loop_hold()))
         c->holds_loop = true;
-    if (!status)
+    if (!status) {
+        join_family(c, parent);
         status = ri_comm_meet(c, boot, deadline);
+    }
     if (!status && c->size > 1)
         status = join_alertly(c, boot, deadline);
+    if (c)
+        leave_family(c);
     if (status && c)
         dismantle(c);
     if (status)

@@ -58,14 +58,20 @@ const char *ri_comm_name(const struct ring_comm *c, uint32_t rank)
     return rank < c->size ? c->peer[rank].name : "a rank";
 }
 
-ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what)
+ring_status_t ri_comm_hear(struct ring_comm *c)
 {
     struct ri_wait w;
     ri_wait_begin(&w, &c->board->abort, ri_deadline(SUSPICION_MS * RI_MILLISECOND), (struct ri_patience){0});
-    ring_status_t status;
-    while (!(status = ri_wait_round(&w, NULL, NULL)))
+    while (!ri_wait_round(&w, NULL, NULL))
         ;
-    if (status == RING_ERR_TIMEOUT)
-        ri_comm_raise(c, RING_ERR_PEER_LOST, culprit, "%s: %s", ri_comm_name(c, culprit), what);
+    return ri_comm_verdict(c);
+}
+
+ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what)
+{
+    const ring_status_t status = ri_comm_hear(c);
+    if (status)
+        return status;
+    ri_comm_raise(c, RING_ERR_PEER_LOST, culprit, "%s: %s", ri_comm_name(c, culprit), what);
     return ri_comm_verdict(c);
 }

@@ -295,12 +295,6 @@ static ring_status_t judge_memory(struct ring_comm *c, struct ri_boot *b, ring_s
 }
 
 /* Failures that are noticed before the host's board is there go on one of our own, and then over to the host's. */
-static ring_status_t begin_board(struct ring_comm *c)
-{
-    c->board = c->own_board = ri_new_aligned(64, ri_board_bytes(c->size));
-    return c->board ? RING_OK : ri_fail(RING_ERR_NOMEM, "no memory for the state of %u ranks", c->size);
-}
-
 static ring_status_t change_board(struct ring_comm *c)
 {
     if (!c->seg)
@@ -348,9 +342,7 @@ ring_status_t ri_comm_meet(struct ring_comm *c, struct ri_boot *b, uint64_t dead
     if (!apart)
         return ri_fail(RING_ERR_NOMEM, "no memory for %u ranks", c->size);
     describe_self(c, &c->peer[c->rank]);
-    ring_status_t status = begin_board(c);
-    if (!status && c->size > 1)
-        status = exchange_cards(c, b, deadline);
+    ring_status_t status = c->size > 1 ? exchange_cards(c, b, deadline) : RING_OK;
     if (!status)
         status = group(c, apart);
     ri_free(apart);

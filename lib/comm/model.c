@@ -182,8 +182,8 @@ ring_status_t ri_model_find(struct ring_comm *c)
 {
     if (!c->wires.engine || !c->wires.count)
         return RING_OK;
-    if (c->family)
-        c->wires.model = *c->family;
+    if (c->parent && c->parent->wires.count)
+        c->wires.model = c->parent->wires.model;
     else {
         struct probe p = {.c = c, .memory = ri_new_aligned(64, 3 * (size_t)LARGE)};
         const ring_status_t status = p.memory ? measure(&p) : ri_fail(RING_ERR_NOMEM, "no memory to measure links");

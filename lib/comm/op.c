@@ -349,7 +349,10 @@ static ring_status_t not_begun(struct ring_comm *c, ring_status_t status)
 ring_status_t ri_op_prepare(struct ring_comm *c, struct ring_op *op)
 {
     const bool message = op->call.coll == RING_SEND || op->call.coll == RING_RECV;
-    ring_status_t status = stand_in(c, op);
+    ring_status_t status = ri_comm_verdict(c); /* runs that failed are not to be taken again */
+    if (status)
+        return status;
+    status = stand_in(c, op);
     op->reduction = ri_redop_reduction(c, op->call.dtype, op->call.redop);
     op->alone = c->size == 1 || to_itself(c, &op->call);
     op->done = true; /* until it is launched */

@@ -143,12 +143,13 @@ static ring_status_t join(struct family *f, const struct member *all, struct rin
     find_family(f, all);
     ri_derive(parent->secret, parent->comm_id, parent->children++, (uint32_t)color, f->base.secret, &f->base.comm_id);
     if (color != RING_NO_COLOR)
-        status = ri_comm_create(&f->base, &parent->conf, parent->wires.count ? &parent->wires.model : NULL,
-                                ri_deadline(parent->conf.timeout), &c);
+        status = ri_comm_create(&f->base, &parent->conf, parent, ri_deadline(parent->conf.timeout), &c);
     f->base.ops->close(&f->base);
     if (!status)
         *comm_out = c;
-    return status;
+    /* Who leaves or dies meanwhile fails the old one too, which knows why and by which number. */
+    const ring_status_t why = status == RING_ERR_PEER_LOST ? ri_comm_hear(parent) : RING_OK;
+    return why ? why : status;
 }
 
 ring_status_t ri_comm_split(struct ring_comm *parent, int32_t color, int32_t key, struct ring_comm **comm_out)

@@ -16,9 +16,9 @@ KILLS = int(os.environ.get("RING_TEST_KILLS", "12"))
 LIMIT_S = 1.0
 
 
-def kill_one(size, **how):
+def kill_one(size, mode="loop", **how):
     victim = random.randrange(size)
-    with jobs.job(size, "loop", "max=400000", **how) as j:
+    with jobs.job(size, mode, "max=400000", **how) as j:
         j.await_text("looping")
         time.sleep(random.random() * 0.05)
         os.kill(j.pid(victim), signal.SIGKILL)
@@ -62,6 +62,20 @@ def case_two_hosts():
 def case_three_hosts():
     with harness.Net(3) as net:
         many("three hosts", 5, net=net, place=[0, 1, 1, 2, 2])
+
+
+APART = {r: {"RING_HOST_ID": f"host{r % 3}"} for r in range(5)}  # three hosts, as far as the ranks can tell
+
+
+def case_splits():
+    many("splits", 4, mode="splits")
+    many("splits, tcp", 4, mode="splits", env=jobs.WAYS["tcp"])
+    many("splits, three hosts", 5, mode="splits", per_rank=APART)
+
+
+def case_messages_in_groups():
+    many("exchanges", 4, mode="exchanges")
+    many("exchanges, three hosts", 5, mode="exchanges", per_rank=APART)
 
 
 def killed_at(call, **how):

@@ -393,6 +393,52 @@ static int deserter(ring_comm_t *c)
     return 0;
 }
 
+static void split_once(ring_comm_t *c)
+{
+    ring_comm_t *part;
+    need(ring_comm_split(c, (int32_t)(ring_comm_rank(c) % 2), 0, &part));
+    const ring_status_t status = ring_barrier(part);
+    ring_comm_destroy(part);
+    if (status)
+        need(ring_barrier(c)); /* who was lost is lost to all */
+}
+
+/* Communicators are made from others and destroyed, again and again. */
+static int splits(ring_comm_t *c)
+{
+    for (long long i = 0, rounds = setting("rounds", -1); i != rounds; i++) {
+        split_once(c);
+        if (!i) {
+            printf("looping\n");
+            fflush(stdout);
+        }
+    }
+    return 0;
+}
+
+/* Every rank sends to every other in groups, over links that are made when they are wanted. */
+static int exchanges(ring_comm_t *c)
+{
+    const uint32_t n = ring_comm_size(c);
+    const size_t count = (size_t)setting("count", 20000);
+    float *p = buffer((n + 1) * count * sizeof *p);
+    memset(p, 0, (n + 1) * count * sizeof *p);
+    for (long long i = 0, rounds = setting("rounds", -1); i != rounds; i++) {
+        need(ring_group_start(c));
+        for (uint32_t r = 0; r < n; r++) {
+            need(ring_send(c, p, count, RING_FLOAT, r));
+            need(ring_recv(c, p + (r + 1) * count, count, RING_FLOAT, r));
+        }
+        need(ring_group_end(c));
+        if (!i) {
+            printf("looping\n");
+            fflush(stdout);
+        }
+    }
+    free(p);
+    return 0;
+}
+
 /* Rank who= has no descriptor left when it wants a link to rank peer=; how=: 0 waits, 1 starts, 2 a group, 3 prepares.
  */
 static int starved(ring_comm_t *c)
@@ -426,7 +472,7 @@ static const struct mode {
 } modes[] = {{"sums", sums},        {"loop", loop},     {"mismatch", mismatch}, {"flight", flight},
              {"huge", huge},        {"churn", churn},   {"forked", forked},     {"abort", aborting},
              {"lazy", lazy},        {"leaver", leaver}, {"becomes", becomes},   {"survived", survived},
-             {"deserter", deserter}, {"timed", timed}, {"starved", starved}};
+             {"deserter", deserter}, {"timed", timed}, {"starved", starved}, {"splits", splits}, {"exchanges", exchanges}};
 
 static const struct mode *find_mode(const char *name)
 {
