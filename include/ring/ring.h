@@ -173,7 +173,7 @@ RING_API RING_CHECK ring_status_t ring_comm_create_uid(const ring_uid_t *uid, ui
 /* Leave the communicator and free it.  Collective: waits until all ranks have come here (at most RING_TIMEOUT), so that
  * nobody loses data still under way; after an error it does not wait.  Operations still in flight are completed first;
  * their handles stay the caller's, and may still be waited for, tested and freed.  MISMATCH when another rank calls a
- * collective instead.  The communicator is gone whatever is returned; NULL is fine. */
+ * collective instead, or the ranks have not made the same calls; STATE when a group was never ended.  The communicator is gone whatever is returned; NULL is fine. */
 RING_API ring_status_t ring_comm_destroy(ring_comm_t *comm);
 
 /* Part the ranks of comm into new communicators: those that give the same color (0 or more) become one, numbered by key
@@ -240,7 +240,8 @@ RING_API RING_CHECK ring_status_t ring_comm_choice(ring_comm_t *comm, ring_coll_
 /* ---- collectives ------------------------------------------------------------------------------------------------
  *
  * All ranks call the same collective with the same count, type, operation and root, else RING_ERR_MISMATCH on all
- * ranks.  Counts are in elements and may be 0; a buffer of which nothing is used may be NULL.  Buffers need no
+ * ranks; a rank that waits for nobody (the root of a broadcast, a sender of a gather) may hear it at a later call,
+ * ring_comm_destroy() at the latest.  Counts are in elements and may be 0; a buffer of which nothing is used may be NULL.  Buffers need no
  * alignment beyond that of the element type, belong to the caller, and are borrowed until the call returns (or its
  * operation is done).  src and dst must not overlap except where "in place" says how; src is then what dst was.
  * n is the size of the communicator, and a block is `count` elements; block r begins at element r * count.
@@ -390,7 +391,8 @@ typedef struct ring_call {
 
 /* A persistent operation: everything is set up now, so that ring_op_start() has nothing to look up, and may be repeated
  * on the same buffers as often as wanted, each time after the one before is done.  Preparing is not collective; all
- * ranks start in the same order.  RING_ERR_STATE: started while it is under way, or not a prepared one. */
+ * ranks start in the same order.  RING_ERR_STATE: started while it is under way, or not a prepared one.  One that was never started counts as
+ * complete. */
 RING_API RING_CHECK ring_status_t ring_op_prepare(ring_comm_t *comm, const ring_call_t *call, ring_op_t **op_out);
 RING_API RING_CHECK ring_status_t ring_op_start(ring_op_t *op);
 
@@ -426,8 +428,9 @@ RING_API RING_CHECK ring_status_t ring_mem_alloc(size_t bytes, void **ptr_out);
 RING_API ring_status_t ring_mem_free(void *ptr);
 
 /* Let other ranks of the host see the caller's buffer [ptr, ptr + bytes), which stays where it is with what it holds:
- * its whole pages are moved under a shared mapping at the same address.  Takes about as long as copying it, and needs
- * the memory twice for that time; nobody may write to the buffer meanwhile.  The part of a page at either end is copied
+ * its whole pages are moved under a shared mapping at the same address.  Takes several times as long as copying it, as
+ * does taking it back (pages are made anew), so it is for buffers that are used often; needs the memory twice for that
+ * time, and nobody may write to the buffer meanwhile.  The part of a page at either end is copied
  * at each call instead, so buffers of less than a page gain nothing (but may be registered).
  *
  * The memory must be private, anonymous, readable and writable: malloc() and mmap() give such, and large allocations are

@@ -80,6 +80,7 @@ struct ri_board {
     ri_abort_word abort; /* 1: `failure` is complete */
     _Atomic uint32_t claim;
     struct ri_failure failure;
+    _Atomic uint64_t history;  /* of the first of them                                     */
     _Atomic uint32_t left;     /* ranks of this host that wait to leave                   */
     _Atomic uint32_t all_left; /* 1: every rank of the communicator does; futex           */
     struct ri_notice notice[]; /* by rank of the communicator                             */
@@ -171,7 +172,8 @@ struct ri_made_op {
     _Alignas(8) unsigned char scalar[8];
 };
 enum { RI_REDOP_MADE = 128, RI_REDOPS_MADE = 128 };
-enum { RI_ROOT_SPLIT = 0xfff }; /* root of an all-gather that is one of ring_comm_split() */
+/* Roots that are none: of an all-gather that is one of ring_comm_split(), and of a message as its two ends see it. */
+enum { RI_ROOT_SPLIT = 0xfff, RI_ROOT_MESSAGE = 0xffe };
 
 struct ring_comm {
     _Atomic uint32_t busy;
@@ -181,6 +183,7 @@ struct ring_comm {
     struct ring_op *first, **last; /* in flight, in the order they were started */
     struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
+    uint64_t history; /* a hash of all collective calls so far */
     const struct ri_call *running; /* the blocking call that is inside the node */
     struct ri_made_op *made;       /* operations of the caller's, or NULL */
     size_t *room;                  /* arrays of the blocking call */
@@ -222,6 +225,7 @@ struct ring_comm {
     struct ri_channel *channel;
     uint32_t channels;
     bool *bye;         /* by node (first rank of the host only) */
+    uint64_t bye_history; /* of the first host that left */
     bool spread;       /* the failure was passed on */
     uint32_t *relayed; /* by rank: version of its notice that was passed on */
 

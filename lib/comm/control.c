@@ -41,12 +41,21 @@ static void flood(struct ring_comm *c, const struct ri_control_frame *f, const s
 
 /* ---- what is new here ------------------------------------------------------------------------------------------ */
 
-static void say_bye(struct ring_comm *c, uint32_t node, const struct ri_channel *from)
+static void say_bye(struct ring_comm *c, uint32_t node, uint64_t history, const struct ri_channel *from)
 {
     if (c->bye[node])
         return;
     c->bye[node] = true;
-    flood(c, &(struct ri_control_frame){.kind = RI_CONTROL_BYE, .node = node}, from);
+    flood(c, &(struct ri_control_frame){.kind = RI_CONTROL_BYE, .node = node, .history = history}, from);
+    if (c->bye_history && c->bye_history != history) {
+        ri_comm_raise(
+            c, RING_ERR_MISMATCH, c->leader[node],
+            "%s has not made the same calls as ranks of other hosts that left before it: a collective, count, "
+            "type, operation or root was another",
+            ri_comm_name(c, c->leader[node]));
+        return;
+    }
+    c->bye_history = history;
     for (uint32_t i = 0; i < c->nodes; i++)
         if (!c->bye[i])
             return;
@@ -76,7 +85,7 @@ static void spread_from_leader(struct ring_comm *c)
     if (c->nodes > 1)
         relay_notices(c);
     if (atomic_load(&c->board->left) == c->local_size)
-        say_bye(c, c->node_index, NULL);
+        say_bye(c, c->node_index, atomic_load(&c->board->history), NULL);
 }
 
 void ri_control_spread(struct ring_comm *c)
@@ -123,7 +132,7 @@ static void take(struct ri_channel *ch, const struct ri_control_frame *f)
         }
         break;
     case RI_CONTROL_BYE:
-        say_bye(c, f->node, ch);
+        say_bye(c, f->node, f->history, ch);
         break;
     case RI_CONTROL_NOTICE:
         if (c->peer[f->rank].node == c->node_index || (int32_t)(f->version - c->relayed[f->rank]) <= 0)

@@ -190,6 +190,14 @@ static void warn_of_choice(const struct ring_comm *c)
         if (fits || !strcmp(rule->name, "auto") || (node && c->node) ||
             (rule->any && !ri_algorithm_named(coll, rule->name)))
             continue;
+        const struct ri_algorithm *asked = ri_algorithm_named(coll, rule->name);
+        if (args.ordered && asked && !asked->ordered) {
+            ri_log(RI_LOG_WARN,
+                   "RING_ALGO: %s does not give %s the same bits in every run (RING_DETERMINISTIC=1): "
+                   "others are used",
+                   rule->name, ring_coll_str(coll));
+            continue;
+        }
         ri_log(RI_LOG_WARN, "RING_ALGO: %s is not possible for %s of %u ranks on %u host%s over %s: others are used",
                rule->name, ring_coll_str(coll), c->size, c->nodes, c->nodes == 1 ? "" : "s",
                c->wires.names[0] ? c->wires.names : "direct shared memory");
@@ -335,6 +343,15 @@ static ring_status_t await_all(struct ring_comm *c)
 static ring_status_t leave(struct ring_comm *c)
 {
     struct ri_board *b = c->board;
+    const uint64_t mine = c->history | 1;
+    uint64_t first = 0;
+    if (!atomic_compare_exchange_strong(&b->history, &first, mine) && first != mine) {
+        ri_comm_raise(c, RING_ERR_MISMATCH, c->rank,
+                      "%s has not made the same calls as a rank of its host that left before it: a collective, count, "
+                      "type, operation or root was another",
+                      ri_comm_name(c, c->rank));
+        return ri_comm_verdict(c);
+    }
     if (atomic_fetch_add(&b->left, 1) + 1 == c->local_size) {
         if (c->nodes == 1) {
             atomic_store(&b->all_left, 1);

@@ -14,6 +14,7 @@ void ri_frame_encode(const struct ri_control_frame *f, uint8_t wire[RI_FRAME])
     ri_pack_number(&p, FRAME_MAGIC, 4);
     ri_pack_number(&p, f->kind, 4);
     ri_pack_number(&p, f->node, 4);
+    ri_pack_number(&p, f->history, 8);
     ri_pack_number(&p, f->rank, 4);
     ri_pack_number(&p, f->version, 4);
     ri_pack_number(&p, (uint32_t)f->failure.status, 4);
@@ -29,6 +30,7 @@ bool ri_frame_decode(const uint8_t wire[RI_FRAME], uint32_t nodes, uint32_t size
     const bool ours = ri_unpack_number(&u, 4) == FRAME_MAGIC;
     const uint64_t kind = ri_unpack_number(&u, 4);
     f.node = (uint32_t)ri_unpack_number(&u, 4);
+    f.history = ri_unpack_number(&u, 8);
     f.rank = (uint32_t)ri_unpack_number(&u, 4);
     f.version = (uint32_t)ri_unpack_number(&u, 4);
     f.failure.status = (int32_t)(uint32_t)ri_unpack_number(&u, 4);

@@ -16,6 +16,7 @@ struct ri_control_frame {
     enum ri_control_kind kind;
     struct ri_failure failure;     /* FAILURE                                          */
     uint32_t node;                 /* BYE                                              */
+    uint64_t history;              /* BYE: hash of the calls that its ranks made       */
     uint32_t rank, version;        /* NOTICE: a later one of a rank has a higher version */
     struct ri_signature signature; /* NOTICE                                           */
 };

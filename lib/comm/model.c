@@ -191,6 +191,8 @@ ring_status_t ri_model_find(struct ring_comm *c)
         if (status)
             return status;
         ri_program_close(c); /* what was built by other figures */
+        c->seq = 0;          /* the program's first call is the first */
+        c->history = 0;
     }
     if (c->rank == 0)
         tell(c);

@@ -40,6 +40,16 @@ void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint
                                            .count = call->variable ? ri_program_count(c, call) : call->count};
 }
 
+/* Some calls wait for nobody, a broadcast's root for one, so that ranks may disagree on them and go on; when they leave
+ * they compare this. */
+static void remember(struct ring_comm *c, const struct ri_call *call)
+{
+    const uint64_t what =
+        (uint64_t)call->coll | (uint64_t)call->dtype << 8 | (uint64_t)call->redop << 16 | (uint64_t)call->root << 32;
+    c->history = (c->history ^ what) * UINT64_C(0x9e3779b97f4a7c15) + (call->variable ? 0 : call->count);
+    c->history ^= c->history >> 29;
+}
+
 bool ri_op_by_node(const struct ring_comm *c, const struct ri_call *call)
 {
     return c->node && call->coll != RING_SEND && call->coll != RING_RECV &&
@@ -380,7 +390,7 @@ static void start_run(struct ring_comm *c, struct ring_op *op)
         signature.seq = ++*messages_with(c, &op->call);
         signature.coll = RING_SEND;
         signature.algo = 0;
-        signature.root = 0;
+        signature.root = RI_ROOT_MESSAGE;
     }
     ri_run_start(op->run->run, op->call.src, op->call.dst, &op->reduction, &signature);
 }
@@ -392,6 +402,8 @@ void ri_op_launch(struct ring_comm *c, struct ring_op *op)
     op->status = RING_OK;
     op->done = op->begun = false;
     op->seq = message ? 0 : ++c->seq;
+    if (!message)
+        remember(c, &op->call);
     if (op->given)
         fill_in(c, op);
     if (op->alone) {
@@ -412,6 +424,7 @@ void ri_op_launch(struct ring_comm *c, struct ring_op *op)
 static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call)
 {
     c->seq++;
+    remember(c, call);
     c->running = call;
     const ring_status_t status = ri_node_run(c->node, call, NULL, coarse_now() + c->conf.op_timeout);
     ri_stall_over(c);

@@ -56,6 +56,9 @@ void ri_call_text(const struct ri_signature *s, char *text, size_t cap)
         redop_text(s->redop, redop, sizeof redop);
     if (rooted(s->coll))
         snprintf(root, sizeof root, "%sroot %u", redop[0] ? ", " : "", s->root);
+    const bool message = s->coll == RING_SEND || s->coll == RING_RECV;
+    if (message && s->root != RI_ROOT_MESSAGE)
+        snprintf(root, sizeof root, "%s rank %u", s->coll == RING_SEND ? "to" : "from", s->root);
     if (counted(s->coll))
         snprintf(count, sizeof count, "%" PRIu64 " ", s->count);
     snprintf(text, cap, "%s of %s%s%s%s%s%s", coll ? coll : "an unknown collective", count,
@@ -106,7 +109,7 @@ void ri_stall_missing(struct ring_comm *c, uint64_t waited, char *text, size_t c
     if (more)
         snprintf(text + n, cap - n, " and %u more", more);
     if (!named)
-        snprintf(text, cap, "progress: every rank waits too");
+        snprintf(text, cap, "none, every rank waits: does a send or receive lack its counterpart?");
 }
 
 static void compare(struct ring_comm *c, const struct ri_signature *mine)
@@ -132,8 +135,11 @@ static void report(struct ring_comm *c, const struct ri_signature *s, uint64_t w
     char call[96], who[RI_ERROR_MAX / 2];
     ri_call_text(s, call, sizeof call);
     ri_stall_missing(c, waited, who, sizeof who);
-    ri_log(RI_LOG_WARN, "operation %u, %s, waits since %.1f s, not responding: %s", s->seq, call,
-           (double)waited / RI_SECOND, who);
+    if (s->seq)
+        ri_log(RI_LOG_WARN, "operation %u, %s, waits since %.1f s, not responding: %s", s->seq, call,
+               (double)waited / RI_SECOND, who);
+    else
+        ri_log(RI_LOG_WARN, "%s waits since %.1f s, not responding: %s", call, (double)waited / RI_SECOND, who);
     c->stall.reported = true;
 }
 

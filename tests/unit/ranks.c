@@ -42,7 +42,7 @@ static void *live(void *arg)
     snprintf(r->text, sizeof r->text, "%s", ring_last_error());
     if (!r->status) {
         r->job->body(r);
-        (void)ring_comm_destroy(r->comm);
+        (void)ring_comm_destroy(r->comm); /* NULL when the body did that */
     }
     return NULL;
 }

@@ -339,6 +339,24 @@ static void loop_from_root(struct rank *r)
 
 Test(calls, loops_of_rooted_calls, .timeout = 100) { by_every_way((uint32_t[]){2, 5, 0}, loop_from_root); }
 
+/* Every rank takes itself for the root: nobody waits, so all go on; but they do not part in peace. */
+static void differing_roots(struct rank *r)
+{
+    int32_t x = 1;
+    ring_status_t status = ring_broadcast(r->comm, &x, &x, 1, RING_INT32, r->rank);
+    if (!status)
+        status = ring_comm_destroy(r->comm);
+    else
+        (void)ring_comm_destroy(r->comm);
+    cr_assert_eq(status, RING_ERR_MISMATCH, "%s", ring_last_error());
+    r->comm = NULL;
+}
+
+Test(calls, ranks_that_broadcast_from_differing_roots, .timeout = 60)
+{
+    by_every_way((uint32_t[]){2, 3, 0}, differing_roots);
+}
+
 /* ---- the same bits in every run -------------------------------------------------------------------------------- */
 
 /* Results of one rank by each way, to be compared with the first's. */
