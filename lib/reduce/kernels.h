@@ -23,7 +23,7 @@ struct ri_kernel {
     ri_reduce_fn *reduce;
     ri_combine_fn *combine;
     ri_divide_fn *divide; /* AVG only */
-    void (*rest)(const struct ri_combine *c, size_t from, size_t end);
+    void (*rest)(int redop, const struct ri_combine *c, size_t from, size_t end);
 };
 
 typedef const struct ri_kernel ri_kernel_table[RI_DTYPES][RI_REDOPS];

@@ -79,7 +79,8 @@ struct ri_reduction ri_reduction_from(size_t set, ring_dtype_t dtype, ring_redop
                                  .combine = k.combine,
                                  .divide = k.divide,
                                  .esize = (uint32_t)ri_dtype_size(dtype),
-                                 .dtype = dtype};
+                                 .dtype = dtype,
+                                 .redop = redop};
 }
 
 struct ri_reduction ri_reduction_for(ring_dtype_t dtype, ring_redop_t redop)

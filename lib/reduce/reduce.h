@@ -49,6 +49,7 @@ struct ri_reduction {
     ri_divide_fn *divide; /* NULL unless AVG */
     uint32_t esize;       /* bytes of an element */
     ring_dtype_t dtype;
+    ring_redop_t redop;
     ring_reduce_fn *user; /* of an operation made by ring_redop_create(), else NULL */
     void *context;
 };

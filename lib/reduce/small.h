@@ -61,15 +61,41 @@ LANES_INLINE v_float small_from_f16(lanes_half h) { return small_widen(lanes_fro
 LANES_INLINE lanes_half small_to_f16(v_float f) { return lanes_to_half(small_narrow(f, 5, 10, 0)); }
 #endif
 
-LANES_INLINE v_float small_from_bf16(lanes_half h) { return lanes_as_float(lanes_from_half(h) << 16); }
-#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && !RI_LANES_PLAIN
-LANES_INLINE lanes_half small_to_bf16(v_float f) { return (lanes_half)vcvt_bf16_f32((float32x4_t)f); }
+#if !RI_LANES_PLAIN && !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define SMALL_PAIRS 1
 #else
-LANES_INLINE lanes_half small_to_bf16(v_float f)
+#define SMALL_PAIRS 0
+#endif
+
+/* The bits of a bfloat16 in the upper half, anything in the lower one. */
+LANES_INLINE v_uint32_t small_round_bf16(v_float f)
 {
-    const v_uint32_t u = lanes_as_bits(f), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return lanes_to_half(PICK((u & 0x7fffffff) > 0x7f800000, SPLAT(uint32_t, 0x7fc0), rounded));
+    const v_uint32_t u = lanes_as_bits(f);
+    return PICK(f != f, SPLAT(uint32_t, 0x7fc00000), u + 0x7fff + (u >> 16 & 1));
 }
+
+#if SMALL_PAIRS
+/* A word has two of them, and neither changes place: elements with even and with odd numbers are two vectors. */
+typedef struct {
+    v_float even, odd;
+} v_pair;
+
+LANES_INLINE v_pair small_from_pairs(v_uint32_t w)
+{
+    return (v_pair){lanes_as_float(w << 16), lanes_as_float(w & 0xffff0000)};
+}
+
+LANES_INLINE v_uint32_t small_to_pairs(v_pair x)
+{
+    return small_round_bf16(x.even) >> 16 | (small_round_bf16(x.odd) & 0xffff0000);
+}
+#else
+LANES_INLINE v_float small_from_bf16(lanes_half h) { return lanes_as_float(lanes_from_half(h) << 16); }
+#if RI_LANES_PLAIN
+LANES_INLINE lanes_half small_to_bf16(v_float f) { return lanes_to_half(small_round_bf16(f) >> 16); }
+#else
+LANES_INLINE lanes_half small_to_bf16(v_float f) { return (lanes_half)vcvt_bf16_f32((float32x4_t)f); }
+#endif
 #endif
 
 LANES_INLINE v_float small_from_e4m3(lanes_quarter q) { return small_widen(lanes_from_quarter(q), 4, 3, 1); }
