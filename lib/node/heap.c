@@ -331,9 +331,9 @@ static ring_status_t may_move(void *arg, const struct ri_mapping *m)
 /* A thread's stack looks like any memory, but its pages must not be moved while it runs: here, ours. */
 static ring_status_t check_pages(uintptr_t begin, uintptr_t end)
 {
-    const char here = 0;
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     struct check c = {.next = begin};
-    if ((uintptr_t)&here >= begin && (uintptr_t)&here < end)
+    if (here >= begin && here < end)
         return ri_fail(RING_ERR_UNSUPPORTED, "the memory at %p is the stack of the calling thread", (void *)begin);
     const ring_status_t status = ri_maps_each(begin, end, may_move, &c);
     if (!status && c.next != end)
