@@ -101,6 +101,7 @@ struct ri_channel { /* to the first rank of another host */
     struct ring_comm *comm;
     uint32_t node;
     bool gone;
+    uint32_t notices; /* sent since it last said anything */
     size_t have;
     uint8_t in[RI_FRAME];
 };

@@ -21,6 +21,9 @@
 #include "lib/base/mem.h"
 #include "lib/comm/frame.h"
 
+/* A host whose first rank is stopped reads nothing: what is sent to it must fit where it waits to be read, as a
+ * connection on which nothing more fits is taken for cut. */
+enum { NOTICES_UNHEARD = 96 };
 enum { KEEPALIVE_S = 5, UNANSWERED_MS = 10000, LINGER_MS = 1000, LINGER_BROKEN_MS = 50 };
 
 static void lost(struct ri_channel *ch, const char *how);
@@ -31,7 +34,7 @@ static void flood(struct ring_comm *c, const struct ri_control_frame *f, const s
     ri_frame_encode(f, wire);
     for (uint32_t i = 0; i < c->channels; i++) {
         struct ri_channel *ch = &c->channel[i];
-        if (ch == except || ch->gone)
+        if (ch == except || ch->gone || (f->kind == RI_CONTROL_NOTICE && ch->notices++ >= NOTICES_UNHEARD))
             continue;
         const ssize_t n = send(ch->watch.fd, wire, sizeof wire, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n != (ssize_t)sizeof wire)
@@ -161,7 +164,7 @@ static void readable(struct ri_watch *w, uint32_t events)
         ch->have += (size_t)n;
         if (ch->have < RI_FRAME)
             continue;
-        ch->have = 0;
+        ch->have = ch->notices = 0;
         struct ri_control_frame f;
         if (ri_frame_decode(ch->in, ch->comm->nodes, ch->comm->size, &f))
             take(ch, &f);

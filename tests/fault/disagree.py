@@ -87,6 +87,18 @@ def case_stopped_rank_on_another_host():
         stopped(env={"RING_STALL_TIME": "1s"}, net=net, place=[0, 0, 1, 1])
 
 
+def case_rank_that_is_stopped_for_long():
+    """What many ranks say meanwhile does not make it lost."""
+    hosts = {r: {"RING_HOST_ID": "other" if r == 24 else "one", "RING_LOG": "error"} for r in range(25)}
+    with jobs.job(25, "loop", "rounds=300", "max=4000", per_rank=hosts) as j:
+        j.await_text("looping")
+        pid = j.pid(24)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(28)
+        os.kill(pid, signal.SIGCONT)
+        check(j.wait(60) == [0] * 25, j.story())
+
+
 def case_operation_deadline():
     with jobs.job(3, "lazy", "who=1", "seconds=6", env={"RING_OP_TIMEOUT": "1s"}) as j:
         check(j.wait(10, [0, 2]) == [3, 3], j.story())
