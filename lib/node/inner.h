@@ -235,7 +235,7 @@ static inline void tell(struct ri_node *node, enum counter which, uint32_t value
     publish(node, counter_of(node, node->me, which), value);
 }
 
-enum { EVERYBODY = UINT32_MAX };
+#define EVERYBODY UINT32_MAX
 
 /* Is a rank, or everybody, through with operation `seq`?  Goes on where the last look ended. */
 bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq);
