@@ -54,7 +54,7 @@ Test(collectives, large_blocks_in_many_segments, .timeout = 200)
         for (size_t s = 0; s < 3; s++) {
             world_open(&w, size, world_seed() + 200 + size);
             for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++) {
-                struct job job = job_random(&w, *a, 90001, &layout);
+                struct job job = job_random(&w, *a, 30001, &layout);
                 job.dtype = size % 2 ? RING_FLOAT : RING_INT16;
                 job.redop = RING_AVG;
                 job.exact = true;
