@@ -70,12 +70,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double all = (double)ri_coll_bytes(RING_ALL_GATHER, a);
@@ -89,7 +83,7 @@ const struct ri_algorithm ri_algorithm_all_gather_bruck = {
     .name = "bruck",
     .help = "what a rank has doubles in each of log2(n) steps, through scratch memory; for small blocks",
     .coll = RING_ALL_GATHER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

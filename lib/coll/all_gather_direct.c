@@ -26,12 +26,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t longest = ri_longest(a, a->rcounts);
@@ -42,7 +36,7 @@ const struct ri_algorithm ri_algorithm_all_gather_direct = {
     .name = "direct",
     .help = "every rank sends its block to all others at once: one step; for few ranks",
     .coll = RING_ALL_GATHER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

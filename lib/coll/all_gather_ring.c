@@ -56,12 +56,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t longest = ri_longest(a, a->rcounts);
@@ -72,7 +66,7 @@ const struct ri_algorithm ri_algorithm_all_gather_ring = {
     .name = "ring",
     .help = "every block goes once round the ring of all ranks: neighbours only, n-1 steps; for large blocks",
     .coll = RING_ALL_GATHER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -114,12 +114,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double bytes = (double)a->count * a->esize;
@@ -137,7 +131,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_doubling = {
     .name = "doubling",
     .help = "recursive doubling: log2(n) exchanges of the whole buffer; for small messages",
     .coll = RING_ALL_REDUCE,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

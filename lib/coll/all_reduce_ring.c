@@ -25,12 +25,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 /* Each step has to wait for its first segment, which no other work of the same lap hides in the first one. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
@@ -46,7 +40,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_ring = {
     .name = "ring",
     .help = "ring of all ranks (Patarasuk and Yuan): least bytes, 2(n-1) steps; for large messages",
     .coll = RING_ALL_REDUCE,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -64,12 +64,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 /* The first segment's way there and back, on which an inner node takes two and hands two out, and behind it the others
  * at the pace of a link. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
@@ -84,7 +78,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_tree = {
     .name = "tree",
     .help = "up and down two binary trees, in segments: 2 log2(n) hops; for medium messages among many ranks",
     .coll = RING_ALL_REDUCE,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -64,12 +64,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 /* On every link a signature comes before the rest. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
@@ -85,7 +79,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_two_shot = {
         "everybody adds up one chunk from all in rank order and sends it to all: least bytes in two steps; few ranks",
     .coll = RING_ALL_REDUCE,
     .ordered = true,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -25,12 +25,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t count = a->variable ? 0 : a->count; /* not all know */
@@ -41,7 +35,7 @@ const struct ri_algorithm ri_algorithm_all_to_all_pairwise = {
     .name = "pairwise",
     .help = "every rank sends each other rank its block: n-1 messages, least bytes",
     .coll = RING_ALL_TO_ALL,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -17,12 +17,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     double total = 0;
@@ -35,7 +29,7 @@ const struct ri_algorithm ri_algorithm_barrier_dissemination = {
     .name = "dissemination",
     .help = "log2(n) rounds of one token each way",
     .coll = RING_BARRIER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

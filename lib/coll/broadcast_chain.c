@@ -15,12 +15,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double segments = (double)ri_segments(a, a->count), first = (double)a->count * a->esize / segments;
@@ -32,7 +26,7 @@ const struct ri_algorithm ri_algorithm_broadcast_chain = {
     .name = "chain",
     .help = "segments go from rank to rank, host by host: neighbours only, n-1 hops; for large buffers",
     .coll = RING_BROADCAST,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

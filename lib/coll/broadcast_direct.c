@@ -18,12 +18,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double others = a->size - 1;
@@ -34,7 +28,7 @@ const struct ri_algorithm ri_algorithm_broadcast_direct = {
     .name = "direct",
     .help = "the root sends everything to every rank: one hop; for small buffers among few ranks",
     .coll = RING_BROADCAST,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

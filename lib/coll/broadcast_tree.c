@@ -15,12 +15,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 /* The last segment leaves the root when all others have; inner nodes pass two copies of every other segment on. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
@@ -34,7 +28,7 @@ const struct ri_algorithm ri_algorithm_broadcast_tree = {
     .name = "tree",
     .help = "segments go down two binary trees in turns: log2(n) hops; for all but few ranks",
     .coll = RING_BROADCAST,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

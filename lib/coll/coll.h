@@ -49,6 +49,7 @@ struct ri_algorithm {
     double (*cost)(const struct ri_coll_args *a, const struct ri_cost_model *m); /* nanoseconds */
     ring_status_t (*build)(struct ri_sched *s, const struct ri_coll_args *a);
 };
+bool ri_fits_any(const struct ri_coll_args *a); /* for algorithms that do every shape */
 extern const struct ri_algorithm *const ri_algorithms[]; /* generated; NULL-terminated */
 
 const struct ri_algorithm *ri_algorithm_named(ring_coll_t coll, const char *name); /* NULL: there is none */

@@ -19,12 +19,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const double others = a->size - 1, bytes = others * (double)a->count * a->esize;
@@ -36,7 +30,7 @@ const struct ri_algorithm ri_algorithm_reduce_direct = {
     .help = "the root gets everything from all and adds up in rank order: one hop; for small buffers, few ranks",
     .coll = RING_REDUCE,
     .ordered = true,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

@@ -26,12 +26,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t longest = ri_longest(a, a->scounts);
@@ -44,7 +38,7 @@ const struct ri_algorithm ri_algorithm_reduce_scatter_direct = {
     .help = "every rank gets its block from all others and adds up in rank order: one step; for few ranks",
     .coll = RING_REDUCE_SCATTER,
     .ordered = true,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

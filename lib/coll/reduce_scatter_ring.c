@@ -92,12 +92,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t longest = ri_longest(a, a->scounts);
@@ -109,7 +103,7 @@ const struct ri_algorithm ri_algorithm_reduce_scatter_ring = {
     .name = "ring",
     .help = "every block is added up on its way round the ring to its rank: neighbours only, n-1 steps; for large",
     .coll = RING_REDUCE_SCATTER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

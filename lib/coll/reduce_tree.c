@@ -57,12 +57,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 /* As a broadcast, upwards; an inner node adds two segments before the sum can go on. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
@@ -76,7 +70,7 @@ const struct ri_algorithm ri_algorithm_reduce_tree = {
     .name = "tree",
     .help = "segments are added up on their way up two binary trees in turns: log2(n) hops; for all but few ranks",
     .coll = RING_REDUCE,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

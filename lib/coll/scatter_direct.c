@@ -28,12 +28,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-static bool fits(const struct ri_coll_args *a)
-{
-    (void)a;
-    return true;
-}
-
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
     const size_t count = a->variable ? 0 : a->count; /* not all know */
@@ -45,7 +39,7 @@ const struct ri_algorithm ri_algorithm_scatter_direct = {
     .name = "direct",
     .help = "the root sends every rank its block: one step, n-1 messages from there",
     .coll = RING_SCATTER,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };

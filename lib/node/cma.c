@@ -152,12 +152,9 @@ static enum step fetch_previous(struct ri_node *node)
 static enum step advance(struct ri_node *node)
 {
     struct op *op = &node->op;
-    enum step step;
     switch (op->stage) {
     case STAGE_ANNOUNCED:
-        step = ri_node_hear(node);
-        op->stage = step == STEP_MOVED ? STAGE_HEARD : STAGE_ANNOUNCED;
-        return step;
+        return ri_node_hear(node);
     case STAGE_HEARD:
         return reduce_next(node);
     case STAGE_FETCH:

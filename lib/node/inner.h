@@ -252,7 +252,7 @@ void ri_node_announce(struct ri_node *node);
 void ri_node_announce_places(struct ri_node *node);
 
 /* STEP_MOVED when all ranks that this one takes from have announced the same call, else STEP_WAIT or STEP_FAILED
- * (mismatch). */
+ * (mismatch).  Moves the operation on to STAGE_HEARD. */
 enum step ri_node_hear(struct ri_node *node);
 
 /* ---- flow.c ---------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 #include "lib/node/inner.h"
 #include "lib/node/stream.h"
 
-enum { STAGE_HEAR, STAGE_PUT, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };
+enum { STAGE_PUT = STAGE_HEARD, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };
 
 /* ---- giving ---------------------------------------------------------------------------------------------------- */
 
@@ -112,7 +112,7 @@ static enum step begin(struct ri_node *node)
         prepare(node);
     if (op->pieces && !ri_node_slot_free(node, 0))
         return STEP_WAIT;
-    op->stage = STAGE_HEAR;
+    op->stage = STAGE_ANNOUNCED;
     const size_t most = op->kind == KIND_LINE ? ri_node_most_given(node) : 0;
     if (most) {
         put_line(node, most);
@@ -284,13 +284,9 @@ static enum step leave(struct ri_node *node)
 static enum step advance(struct ri_node *node)
 {
     struct op *op = &node->op;
-    enum step step = STEP_MOVED;
     switch (op->stage) {
-    case STAGE_HEAR:
-        step = ri_node_hear(node);
-        if (step == STEP_MOVED)
-            op->stage = STAGE_PUT;
-        return step;
+    case STAGE_ANNOUNCED:
+        return ri_node_hear(node);
     case STAGE_PUT:
         return put_next(node);
     case STAGE_ROUND:

@@ -48,7 +48,6 @@ static enum step advance(struct ri_node *node)
         return step;
     op->way = agreed(node);
     op->advance = op->way->advance;
-    op->stage = STAGE_HEARD;
     return STEP_MOVED;
 }
 

@@ -264,6 +264,7 @@ enum step ri_node_hear(struct ri_node *node)
             return step;
     }
     op->cursor = 1;
+    op->stage = STAGE_HEARD;
     if (op->hears_all)
         node->seen = op->seq;
     return STEP_MOVED;

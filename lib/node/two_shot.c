@@ -198,9 +198,7 @@ static enum step advance(struct ri_node *node)
     enum step step;
     switch (op->stage) {
     case STAGE_ANNOUNCED:
-        step = ri_node_hear(node);
-        op->stage = step == STEP_MOVED ? STAGE_HEARD : STAGE_ANNOUNCED;
-        return step;
+        return ri_node_hear(node);
     case STAGE_HEARD: /* a1 b0 */
         step = put_chunk(node, 1);
         return step == STEP_MOVED ? reduce_chunk(node, 0) : step;
