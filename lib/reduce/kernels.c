@@ -147,12 +147,21 @@ SMALL_STORED(e5m2, quarter)
 
 enum { STEP = 4, LINE = 64, MASKS = 64 };
 
-/* Which destinations can be stored to past the caches, when the first begins a line: a bit for each of the first 64. */
-LANES_INLINE uint64_t streamable(void *const *to, uint32_t outs, size_t offset)
+LANES_INLINE bool is_operand(const struct ri_combine *c, const void *to)
+{
+    uint32_t i = 0;
+    while (i < c->n && c->from[i] != to)
+        i++;
+    return i < c->n;
+}
+
+/* Which destinations are stored to past the caches, when the first begins a line: a bit for each of the first 64.  Not
+ * one that is an operand: its lines have just been loaded, and a store past the caches throws them out first. */
+LANES_INLINE uint64_t streamable(const struct ri_combine *c, size_t offset)
 {
     uint64_t mask = 0;
-    for (uint32_t k = 0; k < outs && k < MASKS; k++)
-        mask |= (uint64_t)(((uintptr_t)to[k] + offset) % LINE == 0) << k;
+    for (uint32_t k = 0; k < c->outs && k < MASKS; k++)
+        mask |= (uint64_t)(((uintptr_t)c->to[k] + offset) % LINE == 0 && !is_operand(c, c->to[k])) << k;
     return mask;
 }
 
@@ -248,7 +257,7 @@ static size_t head_of(const struct ri_combine *c, size_t esize)
     {                                                                                             \
         const bool stream = LANES_STREAM && c->stream;                                            \
         const size_t head = stream ? head_of(c, r->esize) : 0;                                    \
-        const uint64_t past = stream ? streamable(c->to, c->outs, head * r->esize) : 0;           \
+        const uint64_t past = stream ? streamable(c, head * r->esize) : 0;                        \
         if (head)                                                                                 \
             rest_##name(op, c, 0, head);                                                          \
         rest_##name(op, c, loop_##name(op, c, head, c->count, past), c->count);                   \
