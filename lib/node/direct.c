@@ -12,7 +12,7 @@ static enum step begin(struct ri_node *node)
 {
     struct op *op = &node->op;
     op->hears_all = true;
-    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
+    op->stream = ri_stream_pays(2 * op->bytes, node->size);
     op->kind = KIND_DIRECT;
     ri_node_announce_places(node);
     return STEP_MOVED;

@@ -95,7 +95,7 @@ static void prepare(struct ri_node *node)
     op->hears_all = !ri_node_rooted(op->call.coll) ||
                     (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
     op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : SLOT;
-    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
+    op->stream = ri_stream_pays(2 * op->bytes, node->size);
     op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
     op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER;
     op->kind = kind_for(node, most);

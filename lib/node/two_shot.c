@@ -114,7 +114,7 @@ static enum step begin(struct ri_node *node)
     if (!ri_node_slot_free(node, 0))
         return STEP_WAIT;
     op->hears_all = true;
-    op->stream = ri_stream_pays(2 * (size_t)node->size * op->bytes);
+    op->stream = ri_stream_pays(2 * op->bytes, node->size);
     op->kind = KIND_SLOT;
     copy_in(node, 0);
     ri_node_announce_places(node);

@@ -38,7 +38,7 @@ struct ri_combine {
     uint32_t n, outs; /* at least 1 */
     size_t count;     /* elements   */
     uint32_t divisor; /* of an average; 0: none */
-    bool stream;      /* results go past the caches; visible after the next release store of this thread */
+    bool stream;      /* results that are no operands go past the caches; visible after the next release store */
 };
 typedef void ri_combine_fn(const struct ri_reduction *r, const struct ri_combine *c);
 
@@ -60,9 +60,10 @@ struct ri_reduction ri_reduction_user(ring_dtype_t dtype, ring_reduce_fn *fn, vo
 /* dst[i] = src[i] * *factor, which is one element.  dst may be src. */
 void ri_scale(void *dst, const void *src, size_t count, ring_dtype_t dtype, const void *factor);
 
-/* Whether ri_combine.stream pays when so many bytes, operands and results, are touched between two uses of the same
- * memory: by all processes that share the last cache, so for a collective by all ranks of the host. */
-bool ri_stream_pays(size_t footprint);
+/* Whether ri_combine.stream pays for a rank that itself reads and writes `own` bytes, operands and results, between two
+ * uses of the same memory, as do the others of the `ranks` (at least 1) on this host.  The first call that the sizes of
+ * the caches do not decide takes about 2 ms. */
+bool ri_stream_pays(size_t own, uint32_t ranks);
 size_t ri_cache_bytes(void); /* the last cache; 0: unknown, then streaming never pays */
 
 /* The kernel sets of this build that this processor can run, best last; 0 is the plain C reference. For tests and

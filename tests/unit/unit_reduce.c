@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/base/mem.h"
 #include "lib/reduce/reduce.h"
 #include "perf/ring_perf/number.h"
 
@@ -560,12 +561,37 @@ Test(reduce, scaling_is_a_product_with_one_factor, .init = choose_seed)
     }
 }
 
-Test(reduce, streaming_pays_beyond_the_last_cache_only)
+/* Between the second-level cache and the last one a measurement decides, which may come out either way. */
+Test(reduce, streaming_pays_beyond_the_last_cache_and_not_within_the_nearest)
+{
+    enum { RANKS = 4 };
+    const size_t cache = ri_cache_bytes();
+    cr_assert_not(ri_stream_pays(0, 1));
+    cr_assert_not(ri_stream_pays(16 << 10, 1));
+    cr_assert_not(ri_stream_pays(16 << 10, UINT32_MAX), "what is near stays near however many ranks there are");
+    cr_assert_eq(ri_stream_pays(SIZE_MAX, 1), cache != 0);
+    cr_assert_eq(ri_stream_pays(cache + 1, 1), cache != 0);
+    cr_assert(ri_stream_pays(cache + 1, RANKS) == (cache != 0), "ranks share the last cache");
+    cr_assert(cache == 0 || (cache >= 64 << 10 && cache < (size_t)64 << 30), "%zu bytes is no cache", cache);
+}
+
+Test(reduce, whether_streaming_pays_has_one_border_and_stays)
+{
+    bool seen[64];
+    for (int i = 0; i < 64; i++)
+        seen[i] = ri_stream_pays((size_t)1 << i, 2);
+    for (int i = 1; i < 64; i++)
+        cr_assert(seen[i] || !seen[i - 1], "it pays for 2^%d bytes and not for twice as many", i - 1);
+    for (int i = 0; i < 64; i++)
+        cr_assert_eq(ri_stream_pays((size_t)1 << i, 2), seen[i], "2^%d bytes", i);
+}
+
+Test(reduce, without_memory_to_measure_in_the_last_cache_decides)
 {
     const size_t cache = ri_cache_bytes();
-    cr_assert_eq(ri_stream_pays(0), false);
-    cr_assert_eq(ri_stream_pays(cache), false);
-    cr_assert_eq(ri_stream_pays(SIZE_MAX), cache != 0);
-    cr_assert_eq(ri_stream_pays(cache + 1), cache != 0);
-    cr_assert(cache == 0 || (cache >= 64 << 10 && cache < (size_t)64 << 30), "%zu bytes is no cache", cache);
+    ri_mem_fail_at(1);
+    const bool within = ri_stream_pays(cache, 1), beyond = ri_stream_pays(cache + 1, 1);
+    ri_mem_fail_at(0);
+    cr_assert_not(within);
+    cr_assert_eq(beyond, cache != 0);
 }
