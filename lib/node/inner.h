@@ -66,9 +66,7 @@ struct line {
             uint64_t src, dst; /* addresses */
         } at;
     };
-    /* The second cache line, for those who need more. */
-    _Alignas(64) _Atomic uint64_t history; /* seq, and a hash of all signatures up to it */
-    struct place src, dst;
+    _Alignas(64) struct place src, dst; /* the second cache line, for those who need more */
 };
 
 /* Before the data of a block in a sub-slot: where it begins in src and how long it is, in bytes. */
@@ -78,6 +76,7 @@ struct head {
 
 struct control {
     struct line line[LINES];
+    _Alignas(128) _Atomic uint64_t history[LINES]; /* of each line: seq, and a hash of all signatures up to it */
     _Alignas(128) _Atomic uint32_t put, took, out, done;
     _Atomic uint32_t sleepers;            /* ranks that sleep on one of the words of this block, or are about to */
     _Alignas(128) _Atomic uint32_t probe; /* stages of ri_node_probe() that are done */

@@ -13,16 +13,22 @@ static enum step begin(struct ri_node *node)
     return STEP_MOVED;
 }
 
-/* The own operand is in the own line too, so dst may be src. */
+/* The own operand is not read from the own line: that is on its way to a peer, and fetching it back would take as long as
+ * the whole exchange. */
+static const void *operand(const struct ri_node *node, uint32_t rank)
+{
+    return rank == node->me ? node->op.call.src : line_of(node, rank)->payload;
+}
+
 static void reduce(const struct ri_node *node)
 {
     const struct ri_reduction *red = node->op.red;
     if (node->size == 2 && !red->divide) {
-        red->reduce(red, node->op.call.dst, line_of(node, 0)->payload, line_of(node, 1)->payload, node->op.call.count);
+        red->reduce(red, node->op.call.dst, operand(node, 0), operand(node, 1), node->op.call.count);
         return;
     }
     for (uint32_t r = 0; r < node->size; r++)
-        node->operands[r] = line_of(node, r)->payload;
+        node->operands[r] = operand(node, r);
     node->results[0] = node->op.call.dst;
     ri_node_combine(node, 1, node->op.call.count, false);
 }

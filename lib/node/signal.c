@@ -117,9 +117,10 @@ void ri_node_announce(struct ri_node *node)
     const uint64_t count = ri_node_count_to_announce(node);
     op->sig = signature_of(&op->call);
     node->history = hash_on(node->history, op->sig, count);
+    atomic_store_explicit(&c->history[op->seq % LINES], (uint64_t)op->seq << 32 | (uint32_t)node->history,
+                          memory_order_relaxed);
     atomic_store_explicit(&mine->sig, op->sig | op->kind << KIND_AT, memory_order_relaxed);
     atomic_store_explicit(&mine->count, count, memory_order_relaxed);
-    atomic_store_explicit(&mine->history, (uint64_t)op->seq << 32 | (uint32_t)node->history, memory_order_relaxed);
     node->kind[node->me] = op->kind;
     op->advance = op->way->advance;
     if (!node->s.patience.spins) {
@@ -180,9 +181,9 @@ static enum step disagreed(struct ri_node *node, uint32_t peer)
 static bool same_history(const struct ri_node *node, uint32_t peer, uint32_t seq)
 {
     const uint64_t mine =
-        atomic_load_explicit(&control_of(node, node->me)->line[seq % LINES].history, memory_order_relaxed);
+        atomic_load_explicit(&control_of(node, node->me)->history[seq % LINES], memory_order_relaxed);
     const uint64_t theirs =
-        atomic_load_explicit(&control_of(node, peer)->line[seq % LINES].history, memory_order_relaxed);
+        atomic_load_explicit(&control_of(node, peer)->history[seq % LINES], memory_order_relaxed);
     return theirs >> 32 != seq || mine == theirs;
 }
 
