@@ -25,8 +25,7 @@ struct perf_run {
     bool registered[2];
     uint64_t *stamps;        /* iters + 1 points in time   */
     size_t *arrays;          /* blocks and where they begin */
-    struct perf_call *calls; /* of a turn: group of them   */
-    ring_op_t **ops;         /* two for each; when prepared, of all pairs */
+    ring_op_t **ops;         /* two for each call of a turn; when prepared, of all pairs */
 };
 
 /* One case on its way. */
@@ -35,6 +34,7 @@ struct trial {
     const struct perf_case *what;
     struct perf_pattern pattern;
     struct perf_shape shape;
+    struct perf_call call;
     size_t src_bytes, dst_bytes, stride, pairs;
     uint64_t iters, warmup;
     bool in_place;
@@ -114,9 +114,8 @@ ring_status_t perf_run_open(const struct perf_options *opt, ring_comm_t *comm, s
     run->stamps = calloc(most_iters(opt) + 1, sizeof *run->stamps);
     run->arrays = calloc(2 * (size_t)run->size, sizeof *run->arrays);
     const size_t calls = opt->persistent ? PREPARED_MAX + opt->group : opt->group;
-    run->calls = calloc(calls, sizeof *run->calls);
     run->ops = calloc(2 * calls, sizeof *run->ops);
-    if (!run->stamps || !run->arrays || !run->calls || !run->ops)
+    if (!run->stamps || !run->arrays || !run->ops)
         status = RING_ERR_NOMEM;
     if (!status)
         status = get_area(run, &run->src, &run->registered[0]);
@@ -137,7 +136,6 @@ void perf_run_close(struct perf_run *run)
     put_area(run, run->dst, run->registered[1]);
     free(run->stamps);
     free(run->arrays);
-    free(run->calls);
     free(run->ops);
     free(run);
 }
@@ -146,7 +144,8 @@ void perf_run_close(struct perf_run *run)
 
 static char *outer(const struct trial *t, char *area, uint64_t turn)
 {
-    return area + turn % t->pairs * t->stride + LOOP_GUARD;
+    const uint64_t pair = t->pairs > 1 ? turn % t->pairs : 0; /* a division would be a part of the shortest call */
+    return area + pair * t->stride + LOOP_GUARD;
 }
 
 static char *src_of(const struct trial *t, uint64_t turn)
@@ -160,11 +159,6 @@ static char *dst_of(const struct trial *t, uint64_t turn)
 {
     const bool inside = t->in_place && t->shape.in_place == PERF_DST_IN_SRC;
     return outer(t, t->run->dst, turn) + (inside ? t->shape.offset * t->pattern.esize : 0);
-}
-
-static void make_call(const struct trial *t, uint64_t turn, struct perf_call *call)
-{
-    perf_call_init(call, t->what, &t->shape, src_of(t, turn), dst_of(t, turn));
 }
 
 static ring_status_t finish(ring_op_t **ops, uint64_t count, bool keep)
@@ -196,22 +190,22 @@ static ring_status_t operate_prepared(const struct trial *t, uint64_t turn)
     return status;
 }
 
-static ring_status_t operate_started(const struct trial *t)
+static ring_status_t operate_started(const struct trial *t, uint64_t first)
 {
     struct perf_run *run = t->run;
     ring_status_t status = RING_OK;
     for (uint64_t k = 0; k < run->opt->group && !status; k++)
-        status = perf_call_start(run->comm, &run->calls[k], run->ops + 2 * k);
+        status = perf_call_start(run->comm, &t->call, src_of(t, first + k), dst_of(t, first + k), run->ops + 2 * k);
     const ring_status_t ended = finish(run->ops, 2 * run->opt->group, false);
     return status ? status : ended;
 }
 
-static ring_status_t operate_group(const struct trial *t)
+static ring_status_t operate_group(const struct trial *t, uint64_t first)
 {
     struct perf_run *run = t->run;
     ring_status_t status = ring_group_start(run->comm);
     for (uint64_t k = 0; k < run->opt->group && !status; k++)
-        status = perf_call_block(run->comm, &run->calls[k]);
+        status = perf_call_block(run->comm, &t->call, src_of(t, first + k), dst_of(t, first + k));
     const ring_status_t ended = ring_group_end(run->comm);
     return status ? status : ended;
 }
@@ -223,21 +217,19 @@ static ring_status_t operate(const struct trial *t, uint64_t turn)
     const uint64_t group = run->opt->group;
     if (run->opt->persistent)
         return operate_prepared(t, turn);
-    for (uint64_t k = 0; k < group; k++)
-        make_call(t, turn * group + k, &run->calls[k]);
     if (run->opt->start)
-        return operate_started(t);
-    return group > 1 ? operate_group(t) : perf_call_block(run->comm, run->calls);
+        return operate_started(t, turn * group);
+    if (group > 1)
+        return operate_group(t, turn * group);
+    return perf_call_block(run->comm, &t->call, src_of(t, turn), dst_of(t, turn));
 }
 
 static ring_status_t prepare_ops(const struct trial *t)
 {
     struct perf_run *run = t->run;
     ring_status_t status = RING_OK;
-    for (size_t i = 0; i < t->pairs && !status; i++) {
-        make_call(t, i, &run->calls[i]);
-        status = perf_call_prepare(run->comm, &run->calls[i], run->ops + 2 * i);
-    }
+    for (size_t i = 0; i < t->pairs && !status; i++)
+        status = perf_call_prepare(run->comm, &t->call, src_of(t, i), dst_of(t, i), run->ops + 2 * i);
     return status;
 }
 
@@ -453,6 +445,7 @@ ring_status_t perf_measure(struct perf_run *run, const struct perf_case *what, c
     struct trial t = {.run = run, .what = what, .iters = size->iters, .warmup = size->warmup};
     perf_pattern_init(&t.pattern, what->dtype, what->coll->reduces ? what->redop : RING_MIN, run->size);
     perf_shape_init(&t.shape, what, run->rank, run->size, run->arrays);
+    perf_call_init(&t.call, what, &t.shape);
     t.src_bytes = t.shape.sends * t.pattern.esize;
     t.dst_bytes = t.shape.receives * t.pattern.esize;
     const size_t outermost = what->whole * t.pattern.esize;

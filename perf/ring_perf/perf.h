@@ -131,18 +131,19 @@ uint64_t perf_guard_check(const void *data, size_t bytes, int64_t *offset_out);
 
 /* ---- call.c ---- */
 
-/* A call for one pair of buffers; sendrecv is two when it is not made by the blocking function. */
+/* A call but for its buffers; sendrecv is two when it is not made by the blocking function. */
 struct perf_call {
     const struct perf_coll *coll;
     ring_call_t part[2];
     unsigned parts;
 };
-void perf_call_init(struct perf_call *c, const struct perf_case *what, const struct perf_shape *s, const void *src,
-                    void *dst);
-ring_status_t perf_call_block(ring_comm_t *comm, const struct perf_call *c);
+void perf_call_init(struct perf_call *c, const struct perf_case *what, const struct perf_shape *s);
+ring_status_t perf_call_block(ring_comm_t *comm, const struct perf_call *c, const void *src, void *dst);
 /* One operation for each part; those that were begun are in op, also when it fails. */
-ring_status_t perf_call_start(ring_comm_t *comm, const struct perf_call *c, ring_op_t *op[2]);
-ring_status_t perf_call_prepare(ring_comm_t *comm, const struct perf_call *c, ring_op_t *op[2]);
+ring_status_t perf_call_start(ring_comm_t *comm, const struct perf_call *c, const void *src, void *dst,
+                              ring_op_t *op[2]);
+ring_status_t perf_call_prepare(ring_comm_t *comm, const struct perf_call *c, const void *src, void *dst,
+                                ring_op_t *op[2]);
 
 /* ---- measure.c ---- */
 
