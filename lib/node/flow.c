@@ -20,9 +20,9 @@ bool ri_node_personal(ring_coll_t coll)
     return coll == RING_SCATTER || coll == RING_ALL_TO_ALL || coll == RING_REDUCE_SCATTER;
 }
 
-bool ri_node_combines(ring_coll_t coll)
+bool ri_node_whole(ring_coll_t coll)
 {
-    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_BROADCAST;
 }
 
 bool ri_node_rooted(ring_coll_t coll)
@@ -160,8 +160,7 @@ bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *the
 {
     const struct ri_call *call = &node->op.call;
     const struct line *line = &control_of(node, from)->line[node->op.seq % LINES];
-    const bool same = call->coll == RING_ALL_REDUCE || call->coll == RING_REDUCE || call->coll == RING_BROADCAST;
-    if (!same && !ri_node_takes(node, from))
+    if (!ri_node_whole(call->coll) && !ri_node_takes(node, from))
         return true;
     *theirs_out = atomic_load_explicit(&line->count, memory_order_relaxed);
     if (has_heads(node, from))

@@ -31,6 +31,7 @@ enum {
     BLOCK = 16 << 10,  /* bytes of a share that stay in the first-level cache */
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
     PROBE_SIZES = 2,
+    PROBE_WAYS = 3,
     UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
     HEAD = 16, /* bytes before the data in a sub-slot: struct head */
 };
@@ -83,7 +84,7 @@ struct control {
     uint32_t works;
     uint32_t heaps;
     uint64_t nonce_at, nonce;
-    uint64_t slots_took[PROBE_SIZES], cma_took[PROBE_SIZES]; /* nanoseconds */
+    uint64_t took_ns[2][PROBE_WAYS][PROBE_SIZES]; /* moves, sums */
     _Atomic uint32_t processor; /* on which the rank last waited past its pauses, plus one */
 };
 
@@ -117,6 +118,12 @@ struct op {
     ring_status_t status;
 };
 
+/* Where what pays, in bytes of a call, or of a rank's longest block. */
+struct ri_pays {
+    size_t cma_from, cma_to; /* [from, to): peers read the giver's memory */
+    size_t stream_from;      /* slots are stored to past the caches */
+};
+
 struct ri_node {
     struct ri_node_setup s;
     uint32_t me, size;
@@ -137,7 +144,7 @@ struct ri_node {
     uint32_t awaited_value;           /* to come to this value                       */
     uint64_t waiting_since, report;   /* 0: not in a long wait */
     size_t one_shot_max, direct_from; /* bytes */
-    size_t cma_from, cma_to;          /* bytes, [from, to) */
+    struct ri_pays pays[2];           /* for collectives that move, and for those that reduce */
     const struct way *forced;         /* by the probe and by tests */
     uint32_t spins;                   /* pauses that have paid lately, at most patience.spins */
     int outwaited;                    /* how many waits in a row have outlasted them          */
@@ -236,6 +243,20 @@ static inline void tell(struct ri_node *node, enum counter which, uint32_t value
 
 #define EVERYBODY UINT32_MAX
 
+static inline bool ri_node_combines(ring_coll_t coll) /* the taker reduces what it gets */
+{
+    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+}
+static inline const struct ri_pays *pays(const struct ri_node *node)
+{
+    return &node->pays[ri_node_combines(node->op.call.coll)];
+}
+static inline bool pays_to_read(const struct ri_node *node, size_t bytes)
+{
+    return bytes >= pays(node)->cma_from && bytes < pays(node)->cma_to;
+}
+static inline bool pays_to_stream(const struct ri_node *node) { return node->op.bytes >= pays(node)->stream_from; }
+
 /* Is a rank, or everybody, through with operation `seq`?  Goes on where the last look ended. */
 bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq);
 
@@ -254,6 +275,11 @@ void ri_node_announce_places(struct ri_node *node);
  * (mismatch).  Moves the operation on to STAGE_HEARD. */
 enum step ri_node_hear(struct ri_node *node);
 
+/* ---- pull.c ---------------------------------------------------------------------------------------------------- */
+
+/* Go on with pull after another way has announced the operation, as one whose src is reached directly. */
+void ri_node_pull_join(struct ri_node *node);
+
 /* ---- flow.c ---------------------------------------------------------------------------------------------------- */
 
 /* Who gives what to whom: a block of the giver's src, and where it goes in the taker's dst; in bytes. */
@@ -261,8 +287,8 @@ struct flow {
     size_t at, bytes;
 };
 bool ri_node_personal(ring_coll_t coll); /* every taker gets something else */
-bool ri_node_combines(ring_coll_t coll); /* the taker reduces what it gets  */
 bool ri_node_rooted(ring_coll_t coll);
+bool ri_node_whole(ring_coll_t coll); /* no blocks: src and dst are of one length */
 uint32_t ri_node_taker(const struct ri_node *node); /* of what this rank gives: root or EVERYBODY */
 bool ri_node_gives(const struct ri_node *node, uint32_t to);
 bool ri_node_takes(const struct ri_node *node, uint32_t from);
@@ -280,7 +306,7 @@ bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *the
 /* May piece i of this operation, one of the first, go into its slot?  Not while an earlier operation is read there. */
 bool ri_node_slot_free(struct ri_node *node, uint64_t i);
 void ri_node_slot_taken(struct ri_node *node, uint64_t i);
-/* Is everybody through with piece i-SLOTS of this operation, whose place piece i takes? */
+/* Is everybody through with piece i of this operation? */
 bool ri_node_piece_taken(struct ri_node *node, uint64_t i);
 /* Where the part of a slot begins that a rank fills for one taker: a head and then data. */
 unsigned char *ri_node_sub_slot(const struct ri_node *node, uint32_t from, uint32_t to, uint32_t turn);

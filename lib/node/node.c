@@ -54,7 +54,7 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
-    node->cma_from = node->cma_to = SIZE_MAX;
+    node->pays[0] = node->pays[1] = (struct ri_pays){SIZE_MAX, SIZE_MAX, SIZE_MAX};
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
     for (unsigned t = 0; t < RI_DTYPES; t++)
         for (unsigned op = 0; op < RI_REDOPS; op++)
@@ -167,10 +167,10 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
         return ri_node_line.name;
     if (bytes >= node->direct_from)
         return ri_node_direct.name;
-    if (call->coll == RING_ALL_REDUCE || !ri_node_combines(call->coll))
-        if (bytes >= node->cma_from && bytes < node->cma_to)
-            return ri_node_cma.name;
-    return way == &ri_node_shares ? ri_node_two_shot.name : "slots";
+    const struct ri_pays *pays = &node->pays[ri_node_combines(call->coll)];
+    if (bytes >= pays->cma_from && bytes < pays->cma_to && (way == &ri_node_pull || call->coll == RING_ALL_REDUCE))
+        return ri_node_cma.name;
+    return way == &ri_node_shares && node->size > 2 ? ri_node_two_shot.name : "slots";
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */

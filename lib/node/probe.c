@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - whether ranks can read each other's memory (process_vm_readv), and at which sizes that pays.
+/* probe.c - how ranks move what is too long for a line: through slots, with plain stores or past the caches, or by
+ * reading each other's memory (process_vm_readv), where they can.
  *
- * It may be forbidden (ptrace policy, user and pid namespaces, seccomp), and a pid may mean another process here than
+ * That may be forbidden (ptrace policy, user and pid namespaces, seccomp), and a pid may mean another process here than
  * there; so every rank reads a number from every peer, and only when all have read all the right numbers is it used.
- * Then both ways are run on real all-reduces of two sizes, with inputs written anew as a program would, and timed:
- * which one wins depends on caches, kernel and mitigations, not on anything that could be looked up.  All ranks decide
- * alike, from the slowest rank's times, and for slots unless reading is clearly faster: when two ranks come to run
- * further apart than they did here, it loses more.  Where ranks outnumber processors slots won at every size that was
- * measured, so nothing is timed there.  Memory: scratch buffers, freed at the end. */
+ * Then all ways are run on real calls of two sizes, and timed: which one wins depends on caches, kernel and mitigations,
+ * not on anything that could be looked up.  What is summed up is written anew each time, as a program would; what is
+ * moved is not, as parameters are.  All ranks decide alike, from the slowest rank's times.  Sums go through slots unless
+ * reading is clearly faster, because it loses more when two ranks come to run further apart than they did here; moves
+ * are read when that is about as fast, because slots take the giver's time too.  Where ranks outnumber processors slots
+ * won at every size that was measured, so nothing is timed there.  Memory: scratch buffers, freed at the end. */
 
 #include "lib/base/clock.h"
 #include "lib/base/conf.h"
@@ -16,15 +18,17 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-enum { REPEATS = 4, STAGE_HEAPS = 1, STAGE_NONCE, STAGE_TRIED, STAGE_TIMED };
+enum { REPEATS = 6, STAGE_HEAPS = 1, STAGE_NONCE, STAGE_TRIED, STAGE_TIMED };
 
 /* Bytes from which buffers that can be reached are read where they are: below, a slot is as fast, and nobody waits. */
 enum { DIRECT_LEAST = 8 << 10 };
 
-/* Bytes from which slots win again: what the peers read has left every cache, and slots have not. */
-enum { CMA_MOST = 8 << 20 };
+/* Bytes from which slots win sums again: what the peers read has left every cache, and slots have not. */
+enum { SUMS_MOST = 16 << 20 };
 
-static const size_t sizes[PROBE_SIZES] = {128 << 10, 512 << 10};
+/* What wins at the smaller one wins from LEAST on. */
+static const size_t sizes[PROBE_SIZES] = {64 << 10, 512 << 10};
+enum { LEAST = 16 << 10 };
 
 static ring_status_t meet(struct ri_node *node, uint32_t stage, uint64_t deadline)
 {
@@ -86,75 +90,103 @@ struct trial {
     uint64_t deadline;
 };
 
-/* The best of a few runs, in nanoseconds. */
-static ring_status_t time_way(struct ri_node *node, const struct trial *t, const struct way *way, size_t bytes,
-                              uint64_t *best_out)
+/* What is compared: slots with plain stores, slots with stores past the caches, and reading; in a broadcast, which moves,
+ * and in an all-reduce, which sums. */
+enum { PLAIN, STREAMED, READ };
+enum { MOVES, SUMS, KINDS };
+enum { CLEARLY = 9, ABOUT = 11 }; /* tenths */
+
+static void set_up(struct ri_node *node, int kind, int way)
 {
-    const size_t count = bytes / sizeof(float);
-    const struct ri_call call = {
-        .coll = RING_ALL_REDUCE, .dtype = RING_FLOAT, .redop = RING_SUM, .src = t->src, .dst = t->dst, .count = count};
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < REPEATS; i++) {
-        for (size_t k = 0; k < count; k++)
-            t->src[k] = (float)i;
-        const uint64_t from = ri_now();
-        node->forced = way;
-        const ring_status_t status = ri_node_run(node, &call, NULL, t->deadline);
-        node->forced = NULL;
-        if (status)
-            return status;
-        const uint64_t took = ri_now() - from;
-        best = took < best ? took : best;
-    }
-    *best_out = best;
-    return RING_OK;
+    struct ri_pays *p = &node->pays[kind];
+    p->stream_from = way == STREAMED ? 0 : SIZE_MAX;
+    p->cma_from = way == READ ? 0 : SIZE_MAX;
+    node->forced = kind == MOVES || node->size == 2 ? &ri_node_pull : way == READ ? &ri_node_cma : &ri_node_two_shot;
 }
 
-static uint64_t slowest(const struct ri_node *node, bool cma, size_t i)
+static ring_status_t time_way(struct ri_node *node, const struct trial *t, int kind, int way, size_t i)
+{
+    const struct ri_call call = {.coll = kind == SUMS ? RING_ALL_REDUCE : RING_BROADCAST,
+                                 .dtype = RING_FLOAT,
+                                 .redop = kind == SUMS ? RING_SUM : (ring_redop_t)0,
+                                 .src = kind == SUMS || node->me == 0 ? t->src : NULL,
+                                 .dst = t->dst,
+                                 .count = sizes[i] / sizeof(float)};
+    uint64_t *best = &control_of(node, node->me)->took_ns[kind][way][i];
+    for (size_t k = 0; k < call.count && kind == SUMS; k++)
+        t->src[k] = (float)k;
+    set_up(node, kind, way);
+    const uint64_t from = ri_now();
+    const ring_status_t status = ri_node_run(node, &call, NULL, t->deadline);
+    const uint64_t took = ri_now() - from;
+    *best = *best && *best < took ? *best : took;
+    return status;
+}
+
+/* The best of a few runs of each on this rank; not in turns, because each leaves the slots in another cache. */
+static ring_status_t time_ways(struct ri_node *node, const struct trial *t, int ways)
+{
+    ring_status_t status = RING_OK;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t i = 0; i < PROBE_SIZES; i++)
+            for (int way = 0; way < ways; way++)
+                for (int k = 0; k < REPEATS && !status; k++)
+                    status = time_way(node, t, kind, way, i);
+    node->forced = NULL;
+    return status ? status : meet(node, STAGE_TIMED, t->deadline);
+}
+
+/* Of all ranks. */
+static uint64_t slowest(const struct ri_node *node, int kind, int way, size_t i)
 {
     uint64_t most = 0;
     for (uint32_t r = 0; r < node->size; r++) {
-        const struct control *c = control_of(node, r);
-        const uint64_t took = cma ? c->cma_took[i] : c->slots_took[i];
+        const uint64_t took = control_of(node, r)->took_ns[kind][way][i];
         most = took > most ? took : most;
     }
     return most;
 }
 
-static ring_status_t time_both(struct ri_node *node, const struct trial *t)
+/* The bytes from which a way takes at most so many tenths of another's time: whatever it wins, it wins at all larger
+ * sizes too. */
+static size_t wins_from(const struct ri_node *node, int kind, int way, int than, uint64_t tenths)
 {
-    struct control *mine = control_of(node, node->me);
-    for (size_t i = 0; i < PROBE_SIZES; i++) {
-        ring_status_t status = time_way(node, t, &ri_node_two_shot, sizes[i], &mine->slots_took[i]);
-        if (!status)
-            status = time_way(node, t, &ri_node_cma, sizes[i], &mine->cma_took[i]);
-        if (status)
-            return status;
-    }
-    const ring_status_t status = meet(node, STAGE_TIMED, t->deadline);
-    if (status)
-        return status;
     size_t first = PROBE_SIZES;
-    while (first && slowest(node, true, first - 1) <= slowest(node, false, first - 1) / 10 * 9)
+    while (first && slowest(node, kind, way, first - 1) <= slowest(node, kind, than, first - 1) / 10 * tenths)
         first--;
-    node->cma_from = first == PROBE_SIZES ? SIZE_MAX : sizes[first];
-    node->cma_to = CMA_MOST;
-    return RING_OK;
+    return first == PROBE_SIZES ? SIZE_MAX : first ? sizes[first] / 2 : LEAST;
 }
 
-static ring_status_t find_where_it_pays(struct ri_node *node, uint64_t deadline)
+static void decide(struct ri_node *node, int kind, bool reads)
+{
+    struct ri_pays *p = &node->pays[kind];
+    p->stream_from = wins_from(node, kind, STREAMED, PLAIN, CLEARLY);
+    p->cma_from = reads ? wins_from(node, kind, READ, p->stream_from == SIZE_MAX ? PLAIN : STREAMED,
+                                    kind == SUMS ? CLEARLY : ABOUT)
+                        : SIZE_MAX;
+    p->cma_to = kind == SUMS ? SUMS_MOST : SIZE_MAX;
+    for (size_t i = 0; i < PROBE_SIZES; i++)
+        ri_log(RI_LOG_DEBUG,
+               "to %s %zu bytes takes %.1f us through slots, %.1f us with stores past the caches, %.1f us by "
+               "process_vm_readv: %s",
+               kind == SUMS ? "sum up" : "broadcast", sizes[i], (double)slowest(node, kind, PLAIN, i) / 1e3,
+               (double)slowest(node, kind, STREAMED, i) / 1e3, (double)slowest(node, kind, READ, i) / 1e3,
+               sizes[i] >= p->cma_from      ? "the last"
+               : sizes[i] >= p->stream_from ? "the second"
+                                            : "the first");
+}
+
+static ring_status_t find_what_pays(struct ri_node *node, bool reads, uint64_t deadline)
 {
     const size_t most = sizes[PROBE_SIZES - 1];
     float *buffers = ri_new_aligned(4096, 2 * most);
     if (!buffers)
         return ri_fail(RING_ERR_NOMEM, "no memory to time the ways of a node");
     const struct trial t = {.src = buffers, .dst = buffers + most / sizeof(float), .deadline = deadline};
-    const ring_status_t status = time_both(node, &t);
+    const ring_status_t status = time_ways(node, &t, reads ? READ + 1 : READ);
     ri_free(buffers);
-    for (size_t i = 0; i < PROBE_SIZES && !status; i++)
-        ri_log(RI_LOG_DEBUG, "%zu bytes take %.1f us through slots, %.1f us by process_vm_readv: %s", sizes[i],
-               (double)slowest(node, false, i) / 1e3, (double)slowest(node, true, i) / 1e3,
-               sizes[i] >= node->cma_from ? "the latter from here on" : "slots");
+    for (int kind = 0; kind < KINDS && !status; kind++)
+        decide(node, kind, reads);
     return status;
 }
 
@@ -176,24 +208,32 @@ static ring_status_t agree_on_heaps(struct ri_node *node, uint64_t deadline)
     return status;
 }
 
+/* *reads_out: all ranks can read each other's memory. */
+static ring_status_t agree_on_reading(struct ri_node *node, uint64_t deadline, bool *reads_out)
+{
+    *reads_out = false;
+    if (node->s.cma == RI_CMA_OFF)
+        return RING_OK;
+    const ring_status_t status = try_reading(node, deadline, reads_out);
+    if (!status && !*reads_out && node->s.cma == RI_CMA_ON)
+        return ri_fail(RING_ERR_UNSUPPORTED, "RING_CMA=on, but the ranks of this host cannot read each other's memory "
+                                             "with process_vm_readv; auto does without");
+    return status;
+}
+
 ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline)
 {
     if (node->size == 1 || node->s.one_process)
         return RING_OK;
-    bool works = false;
+    bool reads = false;
     ring_status_t status = agree_on_heaps(node, deadline);
-    if (status || node->s.cma == RI_CMA_OFF)
-        return status;
-    if ((status = try_reading(node, deadline, &works)))
-        return status;
-    if (!works && node->s.cma == RI_CMA_ON)
-        return ri_fail(RING_ERR_UNSUPPORTED, "RING_CMA=on, but the ranks of this host cannot read each other's memory "
-                                             "with process_vm_readv; auto does without");
-    if (!works || (node->s.cma == RI_CMA_AUTO && !node->s.patience.spins))
-        return RING_OK;
-    if (node->s.cma == RI_CMA_ON) {
-        node->cma_from = node->one_shot_max + 1;
-        return RING_OK;
+    if (!status)
+        status = agree_on_reading(node, deadline, &reads);
+    if (!status && node->s.patience.spins)
+        status = find_what_pays(node, reads, deadline);
+    for (int kind = 0; kind < KINDS && !status && node->s.cma == RI_CMA_ON; kind++) {
+        node->pays[kind].cma_from = node->one_shot_max + 1;
+        node->pays[kind].cma_to = SIZE_MAX;
     }
-    return find_where_it_pays(node, deadline);
+    return status;
 }

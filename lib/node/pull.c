@@ -9,10 +9,15 @@
  * rank that only gives does not wait for the takers at the end, unless they read its own buffer: the slots are free
  * when they have counted the operation in `done`.
  *
+ * A rank whose src is read where it is, and which is to write its result there (an all-reduce in place), waits in each
+ * round until the piece has been taken; it never waits for one that does the same, for two of them share their buffers
+ * (direct.c), and private ones that are in place go through slots.
+ *
  * Cost: one phase; through slots every byte is copied twice, on two processors at the same time, else once. */
 #include "lib/node/inner.h"
 #include "lib/node/stream.h"
 
+enum { PART_LEAST = 16 << 10 }; /* bytes */
 enum { STAGE_PUT = STAGE_HEARD, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };
 
 /* ---- giving ---------------------------------------------------------------------------------------------------- */
@@ -33,8 +38,8 @@ static void put_personal(struct ri_node *node, uint64_t i)
         if (!i && op->kind & KIND_HEADS)
             *(struct head *)(void *)to = (struct head){.begin = flow.at, .bytes = flow.bytes};
         if ((op->kind & KIND_MASK) == KIND_SLOT)
-            stream_copy(to + HEAD, (const unsigned char *)op->call.src + flow.at + (size_t)i * op->unit,
-                        piece_bytes(op, flow, i));
+            copy_to_slot(to + HEAD, (const unsigned char *)op->call.src + flow.at + (size_t)i * op->unit,
+                         piece_bytes(op, flow, i), pays_to_stream(node));
     }
 }
 
@@ -44,9 +49,9 @@ static void put(struct ri_node *node, uint64_t i)
     if (op->personal)
         put_personal(node, i);
     else
-        stream_copy(in_slot(node, node->me, node->put + (uint32_t)i),
-                    (const unsigned char *)op->call.src + (size_t)i * op->unit,
-                    piece_bytes(op, (struct flow){0, ri_node_most_given(node)}, i));
+        copy_to_slot(in_slot(node, node->me, node->put + (uint32_t)i),
+                     (const unsigned char *)op->call.src + (size_t)i * op->unit,
+                     piece_bytes(op, (struct flow){0, ri_node_most_given(node)}, i), pays_to_stream(node));
     ri_node_slot_taken(node, i);
 }
 
@@ -71,6 +76,20 @@ static bool may_be_read(const struct ri_node *node, size_t bytes)
     return node->op.call.coll != RING_ALL_REDUCE && bytes >= node->direct_from;
 }
 
+/* Bytes of the bounce buffer for one peer. */
+static size_t bounce_room(const struct ri_node *node) { return 2 * (size_t)PIECE / (node->size - 1) / UNIT * UNIT; }
+
+/* What is reduced is read into the bounce buffer, a piece of every peer; and never from where results go. */
+static bool may_be_read_remotely(const struct ri_node *node, size_t most)
+{
+    const struct op *op = &node->op;
+    if (!pays_to_read(node, most))
+        return false;
+    return !ri_node_combines(op->call.coll) ||
+           ((op->call.coll != RING_ALL_REDUCE || op->call.src != op->call.dst) &&
+            (most < op->unit ? most : op->unit) <= bounce_room(node));
+}
+
 static uint32_t kind_for(struct ri_node *node, size_t most)
 {
     const struct op *op = &node->op;
@@ -80,29 +99,49 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
     node->dst[node->me] = (struct place){0};
     if (may_be_read(node, most) && ri_node_share_src(node, ri_node_src_bytes(node)))
         return KIND_DIRECT | heads;
-    if (!ri_node_combines(op->call.coll) && most >= node->cma_from && most < node->cma_to)
+    if (may_be_read_remotely(node, most))
         return KIND_REMOTE | heads;
     return KIND_SLOT | heads;
 }
 
 static uint64_t pieces_in(size_t bytes, size_t unit) { return bytes / unit + (bytes % unit != 0); }
 
+/* Root of a broadcast only writes and the others only read: in a few pieces they do it at the same time. */
+static size_t part_of(size_t bytes)
+{
+    const size_t part = bytes / 4 / UNIT * UNIT;
+    return part < PART_LEAST ? PART_LEAST : part < SLOT ? part : SLOT;
+}
+
+static void shape(struct ri_node *node)
+{
+    struct op *op = &node->op;
+    op->personal = ri_node_personal(op->call.coll);
+    op->hears_all = !ri_node_rooted(op->call.coll) ||
+                    (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
+    op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : op->call.coll == RING_BROADCAST ? part_of(op->bytes) : SLOT;
+    op->stream = ri_stream_pays((ri_node_whole(op->call.coll) ? 2 : 1 + (size_t)node->size) * op->bytes, node->size);
+    op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
+    op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER ||
+                 (op->call.coll == RING_ALL_REDUCE && op->bytes > node->one_shot_max);
+    op->stage = STAGE_PUT;
+}
+
 static void prepare(struct ri_node *node)
 {
     struct op *op = &node->op;
     const size_t most = ri_node_most_given(node);
-    op->personal = ri_node_personal(op->call.coll);
-    op->hears_all = !ri_node_rooted(op->call.coll) ||
-                    (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
-    op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : SLOT;
-    op->stream = ri_stream_pays(2 * op->bytes, node->size);
-    op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
-    op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER;
+    shape(node);
     op->kind = kind_for(node, most);
     op->pieces = (op->kind & KIND_MASK) == KIND_SLOT ? pieces_in(most, op->unit) : 0;
     if (op->kind & KIND_HEADS && !op->pieces)
         op->pieces = 1;
-    op->stage = STAGE_PUT;
+}
+
+void ri_node_pull_join(struct ri_node *node)
+{
+    shape(node);
+    node->op.pieces = 0;
 }
 
 static enum step begin(struct ri_node *node)
@@ -148,6 +187,12 @@ static bool piece_is_there(struct ri_node *node, uint32_t from, uint64_t i)
     return reached(node, from, counter_of(node, from, COUNTER_PUT), line_of(node, from)->at.put + (uint32_t)i + 1);
 }
 
+/* Where a piece of what a rank gives this one is read to before it is reduced. */
+static unsigned char *bounce_of(const struct ri_node *node, uint32_t from)
+{
+    return node->bounce + (from < node->me ? from : from - 1) * bounce_room(node);
+}
+
 /* Byte `at` of piece i of what a rank gives this one, where it is mapped. */
 static const void *operand(struct ri_node *node, uint32_t from, uint64_t i, size_t at, size_t *bytes)
 {
@@ -156,6 +201,8 @@ static const void *operand(struct ri_node *node, uint32_t from, uint64_t i, size
     const struct line *line = line_of(node, from);
     const uint32_t turn = line->at.put + (uint32_t)i;
     switch (kind_of(node, from)) {
+    case KIND_REMOTE:
+        return bounce_of(node, from) + at;
     case KIND_LINE:
         return line->payload + (node->op.personal ? node->me * line_share(node) : 0) + at;
     case KIND_DIRECT:
@@ -221,30 +268,40 @@ static uint32_t find_result(struct ri_node *node, uint64_t i, size_t at, size_t 
 static enum step combine_round(struct ri_node *node, uint64_t i)
 {
     struct op *op = &node->op;
-    for (; op->cursor < node->size; op->cursor++)
-        if (!piece_is_there(node, peer_at(node, op->cursor), i))
+    const size_t bytes = piece_bytes(op, ri_node_flow_from(node, node->me), i);
+    for (; op->cursor < node->size; op->cursor++) {
+        const uint32_t peer = peer_at(node, op->cursor);
+        if (!piece_is_there(node, peer, i))
             return STEP_WAIT;
+        if (kind_of(node, peer) == KIND_REMOTE &&
+            read_remote(node, peer, i, bounce_of(node, peer), bytes) == STEP_FAILED)
+            return STEP_FAILED;
+    }
     op->cursor = 1;
-    const struct range range = {.operand = operand,
-                                .results = find_result,
-                                .i = i,
-                                .end = piece_bytes(op, ri_node_flow_from(node, node->me), i),
-                                .stream = op->stream};
+    const struct range range = {
+        .operand = operand, .results = find_result, .i = i, .end = bytes, .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }
 
 /* ---- the way --------------------------------------------------------------------------------------------------- */
+
+static bool overwrites_src(const struct op *op)
+{
+    return op->call.coll == RING_ALL_REDUCE && op->call.src == op->call.dst && (op->kind & KIND_MASK) == KIND_DIRECT;
+}
 
 static enum step put_next(struct ri_node *node)
 {
     struct op *op = &node->op;
     const uint64_t i = op->i + 1;
     if (i < op->pieces) {
-        if (i < SLOTS ? !ri_node_slot_free(node, i) : !ri_node_piece_taken(node, i))
+        if (i < SLOTS ? !ri_node_slot_free(node, i) : !ri_node_piece_taken(node, i - SLOTS))
             return STEP_WAIT;
         put(node, i);
         tell(node, COUNTER_PUT, node->put + (uint32_t)i + 1);
     }
+    if (overwrites_src(op) && op->i < op->rounds && !ri_node_piece_taken(node, op->i))
+        return STEP_WAIT;
     op->stage = STAGE_ROUND;
     return STEP_MOVED;
 }

@@ -4,7 +4,8 @@
  *
  * How the operands are reached is agreed on from what all have announced: where they are, when every rank's buffers can
  * be reached (direct.c); with process_vm_readv where the probe found that this pays (cma.c); else through slots, of
- * which the first piece is already there with the announcement (two_shot.c). */
+ * which the first piece is already there with the announcement (two_shot.c).  Two ranks read as much of each other in
+ * one phase as in two, so there the latter two are pull.c. */
 #include "lib/node/inner.h"
 
 static bool wants_result(const struct ri_node *node)
@@ -24,7 +25,9 @@ static enum step begin(struct ri_node *node)
     struct op *op = &node->op;
     if (reachable(node))
         return ri_node_direct.begin(node);
-    if (op->call.coll == RING_ALL_REDUCE && op->bytes >= node->cma_from && op->bytes < node->cma_to)
+    if (node->size == 2)
+        return ri_node_pull.begin(node);
+    if (op->call.coll == RING_ALL_REDUCE && pays_to_read(node, op->bytes))
         return ri_node_cma.begin(node);
     return ri_node_two_shot.begin(node);
 }
@@ -37,7 +40,10 @@ static const struct way *agreed(const struct ri_node *node)
         direct = direct && kind == KIND_DIRECT;
         remote = remote || kind == KIND_REMOTE;
     }
-    return direct ? &ri_node_direct : remote ? &ri_node_cma : &ri_node_two_shot;
+    return direct            ? &ri_node_direct
+           : node->size == 2 ? &ri_node_pull
+           : remote          ? &ri_node_cma
+                             : &ri_node_two_shot;
 }
 
 static enum step advance(struct ri_node *node)
@@ -48,6 +54,8 @@ static enum step advance(struct ri_node *node)
         return step;
     op->way = agreed(node);
     op->advance = op->way->advance;
+    if (op->way == &ri_node_pull && op->kind == KIND_DIRECT)
+        ri_node_pull_join(node);
     return STEP_MOVED;
 }
 

@@ -31,18 +31,16 @@ const struct head *ri_node_head_of(const struct ri_node *node, uint32_t from)
     return (const struct head *)(void *)ri_node_sub_slot(node, from, node->me, line_of(node, from)->at.put);
 }
 
-/* Is everybody through with piece i-SLOTS of this operation, whose place piece i takes? */
 bool ri_node_piece_taken(struct ri_node *node, uint64_t i)
 {
     struct op *op = &node->op;
-    const uint64_t last = i - SLOTS;
     for (; op->cursor < node->size; op->cursor++) {
         const uint32_t peer = peer_at(node, op->cursor);
-        if (ri_node_flow_to(node, peer).bytes <= last * op->unit)
+        if (ri_node_flow_to(node, peer).bytes <= i * op->unit)
             continue;
         struct line *line = line_of(node, peer);
         if (!reached(node, peer, &line->seq, op->seq) ||
-            !reached(node, peer, counter_of(node, peer, COUNTER_TOOK), line->at.took + (uint32_t)last + 1))
+            !reached(node, peer, counter_of(node, peer, COUNTER_TOOK), line->at.took + (uint32_t)i + 1))
             return false;
     }
     op->cursor = 1;

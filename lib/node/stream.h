@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream.h - copying between the caller's buffers and memory that peers read or write.
  *
- * A plain store to a line that is in a peer's cache waits until it has been taken from there, which is several times as
- * slow as the peer's reading; a store past the caches is not, and memory that was just written is still near.  Loads
- * and stores are written out, because the C library's copy of this length is a string instruction, which on some
+ * A plain store to a line that is in a peer's cache waits until it has been taken from there.  Two things help, and
+ * which one more is a matter of the machine: to ask for lines well before they are stored to, so that many are on their
+ * way at once; or to store past the caches, while memory that was just written is still near.  probe.c finds out.
+ * Loads and stores are written out, because the C library's copy of this length is a string instruction, which on some
  * processors is ten times slower when both ends lie at certain distances within a page. */
 #ifndef RI_STREAM_H
 #define RI_STREAM_H
@@ -16,13 +17,21 @@
 #include <emmintrin.h>
 #endif
 
-enum { STREAM_LEAST = 4096 }; /* bytes; below, the fence costs more than is won */
+enum {
+    STREAM_LEAST = 4096, /* bytes; below, the fence costs more than is won */
+    AHEAD = 1024,        /* bytes between asking for a line and storing to it */
+};
 
 #if defined(__x86_64__)
-static inline void copy_lines(unsigned char *to, const unsigned char *from, size_t bytes, bool stream)
+/* The builtin is a prefetch for reading where the compiler may not assume the instruction, which all of them take. */
+static inline void ask_for(unsigned char *line) { __asm__ volatile("prefetchw %0" : : "m"(*line)); }
+
+static inline void copy_lines(unsigned char *to, const unsigned char *from, size_t bytes, bool stream, bool shared)
 {
     for (size_t i = 0; i < bytes; i += 64) {
         __m128i x[4];
+        if (shared && !stream && bytes - i > AHEAD)
+            ask_for(to + i + AHEAD);
         for (size_t k = 0; k < 4; k++)
             x[k] = _mm_loadu_si128((const __m128i_u *)(const void *)(from + i + 16 * k));
         for (size_t k = 0; k < 4; k++)
@@ -34,8 +43,7 @@ static inline void copy_lines(unsigned char *to, const unsigned char *from, size
 }
 #endif
 
-/* What is stored is visible to whoever sees a release store that follows. */
-static inline void copy_long(void *to, const void *from, size_t bytes, bool stream)
+static inline void copy_whole(void *to, const void *from, size_t bytes, bool stream, bool shared)
 {
 #if defined(__x86_64__)
     if (bytes >= STREAM_LEAST) {
@@ -44,19 +52,32 @@ static inline void copy_long(void *to, const void *from, size_t bytes, bool stre
         const size_t head = -(uintptr_t)d % 64, whole = (bytes - head) / 64 * 64;
         memcpy(d, s, head);
         if (stream) {
-            copy_lines(d + head, s + head, whole, true);
+            copy_lines(d + head, s + head, whole, true, false);
             _mm_sfence();
-        } else
-            copy_lines(d + head, s + head, whole, false);
+        } else if (shared)
+            copy_lines(d + head, s + head, whole, false, true);
+        else
+            copy_lines(d + head, s + head, whole, false, false);
         memcpy(d + head + whole, s + head + whole, bytes - head - whole);
         return;
     }
 #endif
     (void)stream;
+    (void)shared;
     if (bytes)
         memcpy(to, from, bytes);
 }
 
-static inline void stream_copy(void *to, const void *from, size_t bytes) { copy_long(to, from, bytes, true); }
+/* To memory of the caller's.  What is stored is visible to whoever sees a release store that follows. */
+static inline void copy_long(void *to, const void *from, size_t bytes, bool stream)
+{
+    copy_whole(to, from, bytes, stream, false);
+}
+
+/* To a slot, which a peer has read before and will read again. */
+static inline void copy_to_slot(void *to, const void *from, size_t bytes, bool stream)
+{
+    copy_whole(to, from, bytes, stream, true);
+}
 
 #endif

@@ -31,8 +31,9 @@ static struct chunk chunk_of(const struct ri_node *node, uint64_t i)
 static void copy_in_part(struct ri_node *node, uint64_t i, size_t from, size_t to)
 {
     const size_t esize = node->op.red->esize;
-    stream_copy(in_slot(node, node->me, node->put + (uint32_t)i) + from * esize,
-                (const unsigned char *)node->op.call.src + (chunk_of(node, i).at + from) * esize, (to - from) * esize);
+    copy_to_slot(in_slot(node, node->me, node->put + (uint32_t)i) + from * esize,
+                 (const unsigned char *)node->op.call.src + (chunk_of(node, i).at + from) * esize, (to - from) * esize,
+                 pays_to_stream(node));
 }
 
 static void copy_in(struct ri_node *node, uint64_t i)
@@ -82,7 +83,7 @@ static uint32_t find_results(struct ri_node *node, uint64_t i, size_t at, size_t
     return 1;
 }
 
-/* A block at a time, which goes from the first-level cache past all caches into the out slot. */
+/* A block at a time, which goes from the first-level cache into the out slot. */
 static bool reduce_share(struct ri_node *node, uint64_t i)
 {
     const size_t end = share_begin(node, chunk_of(node, i).count, node->me + 1);
@@ -94,7 +95,7 @@ static bool reduce_share(struct ri_node *node, uint64_t i)
         if (!ri_node_combine_range(node, &range))
             return false;
         if (wants_result(node))
-            stream_copy(own_out(node, i, at), own_dst(node, i, at), block);
+            copy_to_slot(own_out(node, i, at), own_dst(node, i, at), block, pays_to_stream(node));
     }
     return true;
 }

@@ -272,5 +272,6 @@ struct task pick_task(uint64_t *state, uint32_t size, size_t most)
     t.arrays = t.arrays && !whole && t.coll != RING_BARRIER;
     t.way = t.count ? pick_way(next(state), t.coll) : NULL;
     t.shared = r >> 50 & 3 ? MEMORIES : 0;
+    t.pays = (struct ri_pays){r >> 52 & 1 ? 64 : SIZE_MAX, SIZE_MAX, r >> 53 & 1 ? 0 : SIZE_MAX};
     return t;
 }

@@ -44,6 +44,7 @@ struct task { /* one collective, the same on all ranks */
     bool arrays, in_place;
     unsigned shared;       /* each rank's buffers are in one of the first so many kinds of memory; 0: plain */
     const struct way *way; /* NULL: the node's choice */
+    struct ri_pays pays;
 };
 
 /* One buffer of one rank: a block for every rank, or only one. */

@@ -124,12 +124,18 @@ static void map_heaps(struct job *job, uint32_t rank, struct ri_heap_view *views
     wait_for_all(job, &job->heaps_mapped);
 }
 
+static void set_way(struct ri_node *node, const struct job *job, const struct task *t)
+{
+    node->forced = job->size > 1 ? t->way : NULL;
+    node->pays[0] = node->pays[1] = t->pays;
+}
+
 static void run_task(struct ri_node *node, const struct job *job, const struct task *t, uint32_t rank)
 {
     struct buffers b;
     buffers_make(&b, t, rank, job->size);
     const struct ri_call call = call_for(t, &b, rank);
-    node->forced = job->size > 1 ? t->way : NULL;
+    set_way(node, job, t);
     const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(job->timeout));
     CHECK(status == RING_OK, "rank %u: %s of %zu elements, way %s, form %u, stage %u: status %d: %s", rank,
           ring_coll_str(t->coll), t->count, node->op.way->name, node->op.kind, node->op.stage, status, ri_error_get());
@@ -265,7 +271,7 @@ static void step_task(struct job *job, struct ri_node **nodes, const struct task
             continue;
         const struct ri_call call = call_for(t, &b[r], r);
         if (!begun[r]) {
-            nodes[r]->forced = job->size > 1 ? t->way : NULL;
+            set_way(nodes[r], job, t);
             ri_node_begin(nodes[r], &call, NULL);
             begun[r] = true;
             continue;
@@ -651,7 +657,7 @@ static const char *path_of(const struct ri_node *node, size_t bytes)
 Test(node, the_way_depends_on_size_and_on_what_works)
 {
     struct job job;
-    job_begin(&job, 2);
+    job_begin(&job, 3);
     struct ri_node *node = open_rank(&job, 0);
     cr_assert_str_eq(path_of(node, 0), "line");
     cr_assert_str_eq(path_of(node, LINE_PAYLOAD), "line");
@@ -661,8 +667,7 @@ Test(node, the_way_depends_on_size_and_on_what_works)
     job.one_process = false;
     node = open_rank(&job, 0);
     cr_assert_str_eq(path_of(node, 1u << 30), "two-shot");
-    node->cma_from = 1 << 20;
-    node->cma_to = 1 << 21;
+    node->pays[1] = (struct ri_pays){.cma_from = 1 << 20, .cma_to = 1 << 21, .stream_from = SIZE_MAX};
     cr_assert_str_eq(path_of(node, 1u << 20), "cma");
     cr_assert_str_eq(path_of(node, (1u << 20) - 1), "two-shot");
     cr_assert_str_eq(path_of(node, 1u << 21), "two-shot");
@@ -684,11 +689,12 @@ static void live_probing(struct job *job, uint32_t rank)
     const ring_status_t status = ri_node_probe(node, ri_deadline(5 * RI_SECOND));
     if (job->seed) {
         CHECK(status == (job->cma == RI_CMA_ON ? RING_ERR_UNSUPPORTED : RING_OK), "status %d", status);
-        CHECK(node->cma_from == SIZE_MAX, "%zu", node->cma_from);
+        CHECK(node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
     } else {
         CHECK(status == RING_OK, "status %d", status);
-        CHECK(job->cma != RI_CMA_ON || node->cma_from == node->one_shot_max + 1, "%zu", node->cma_from);
-        CHECK(job->cma != RI_CMA_OFF || node->cma_from == SIZE_MAX, "%zu", node->cma_from);
+        CHECK(job->cma != RI_CMA_ON || node->pays[1].cma_from == node->one_shot_max + 1, "%zu",
+              node->pays[1].cma_from);
+        CHECK(job->cma != RI_CMA_OFF || node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
     }
     ri_node_close(node);
 }
