@@ -3,7 +3,8 @@
  *
  * Two processes on two processors run bare loops, without any library: an exchange of cache lines, a sum over buffers
  * that both have mapped, copies, reads of the other's memory, and an exchange over a socket on the loopback.  Every
- * figure is the median of a few rounds of many repetitions on buffers that are used again and again, as benchmarks do.
+ * figure is the median of a few rounds of many repetitions on buffers that are used again and again, as benchmarks do;
+ * sums are made with vectors of every width that the processor has, and the best counts.
  * The socket may also join two network namespaces: then the second process's end is in the other one.
  * Nothing here verifies a collective; it only says how fast one could be.  Uses libc and the compiler only. */
 #include <arpa/inet.h>
@@ -28,12 +29,14 @@
 #include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 enum {
     MOST = 64 << 20,
     ROUNDS = 7,
+    ROUND_US = 10000,
+    MOST_TIMES = 100000,
     LINES = 2,
     GIVE_UP_SECONDS = 60,
     LOOKS_BEFORE_YIELD = 20000,
@@ -50,6 +53,7 @@ struct arena {
     struct line line[2][LINES];
     _Alignas(128) uint64_t address[2];
     pid_t pid[2];
+    size_t times;
     _Alignas(4096) float src[2][MOST / sizeof(float)], dst[2][MOST / sizeof(float)];
 };
 
@@ -58,6 +62,7 @@ struct side {
     struct arena *arena;
     int me;
     uint32_t seq;
+    size_t width; /* of the vectors of sums: which of sum_loops */
     int sock;
     float *src, *dst; /* private memory */
 };
@@ -65,7 +70,8 @@ struct side {
 struct bound {
     const char *name, *help;
     void (*work)(struct side *s, size_t bytes);
-    double moved; /* bytes that a process moves, for each byte of the buffer, one way */
+    double moved;     /* bytes that a process moves, for each byte of the buffer, one way */
+    bool vectors;     /* the best width counts */
     size_t sizes[12]; /* 0: no more */
 };
 
@@ -98,57 +104,90 @@ static void exchange_lines(struct side *s, size_t bytes)
             sched_yield();
 }
 
-static inline __attribute__((always_inline)) void add_two(float *x, float *y, const float *a, const float *b, size_t n)
-{
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
+/* x = y = a + b of n floats.  Several vectors of each buffer at a time: a processor that goes on a while in one buffer
+ * before it turns to the next is faster than one that turns with every vector. */
+typedef void sum_loop(float *x, float *y, const float *a, const float *b, size_t n);
+
+enum { STEP = 4, LINE_FLOATS = 64 / sizeof(float) };
+
+/* `flags` are those of the function; V: a vector, with what adds and stores it; buffers of whole steps are aligned. */
+#define SUM_LOOP(name, flags, V, plus, store, end)                                         \
+    flags static void name(float *x, float *y, const float *a, const float *b, size_t n)   \
+    {                                                                                      \
+        const size_t lanes = sizeof(V) / sizeof(float), whole = n / (STEP * lanes) * STEP; \
+        const V *p = (const V *)(const void *)a, *q = (const V *)(const void *)b;          \
+        for (size_t i = 0; i < whole; i += STEP) {                                         \
+            V sum[STEP];                                                                   \
+            for (size_t k = 0; k < STEP; k++)                                              \
+                sum[k] = plus(p[i + k], q[i + k]);                                         \
+            for (size_t k = 0; k < STEP; k++)                                              \
+                store(x + (i + k) * lanes, sum[k]);                                        \
+            for (size_t k = 0; k < STEP; k++)                                              \
+                store(y + (i + k) * lanes, sum[k]);                                        \
+        }                                                                                  \
+        for (size_t i = whole * lanes; i < n; i++)                                         \
+            x[i] = y[i] = a[i] + b[i];                                                     \
+        end;                                                                               \
+    }
+
+#if defined(__x86_64__)
+#define WITH(set) __attribute__((target(set)))
+SUM_LOOP(sum_sse2, , __m128, _mm_add_ps, _mm_store_ps, )
+SUM_LOOP(sum_avx2, WITH("avx2"), __m256, _mm256_add_ps, _mm256_store_ps, )
+SUM_LOOP(sum_avx512, WITH("avx512f"), __m512, _mm512_add_ps, _mm512_store_ps, )
+SUM_LOOP(sum_past_sse2, , __m128, _mm_add_ps, _mm_stream_ps, _mm_sfence())
+SUM_LOOP(sum_past_avx2, WITH("avx2"), __m256, _mm256_add_ps, _mm256_stream_ps, _mm_sfence())
+SUM_LOOP(sum_past_avx512, WITH("avx512f"), __m512, _mm512_add_ps, _mm512_stream_ps, _mm_sfence())
+static sum_loop *const sum_loops[] = {sum_sse2, sum_avx2, sum_avx512};
+static sum_loop *const sum_past_loops[] = {sum_past_sse2, sum_past_avx2, sum_past_avx512};
+
+/* Wider is not always faster, so each width that there is is tried. */
+static size_t widths(void) { return __builtin_cpu_supports("avx512f") ? 3 : __builtin_cpu_supports("avx2") ? 2 : 1; }
 #else
-#pragma GCC ivdep
+typedef float lanes4 __attribute__((vector_size(16)));
+#define PLUS(p, q) ((p) + (q))
+#define STORE(to, v) (*(lanes4 *)(void *)(to) = (v))
+SUM_LOOP(sum_portable, , lanes4, PLUS, STORE, )
+static sum_loop *const sum_loops[] = {sum_portable};
+
+static size_t widths(void) { return 1; }
 #endif
+
+/* Each process has a half, which begins with a line. */
+static void sum_shared_by(struct side *s, size_t bytes, sum_loop *loop)
+{
+    struct arena *m = s->arena;
+    const size_t n = bytes / sizeof(float), half = n / 2 / LINE_FLOATS * LINE_FLOATS, at = s->me ? half : 0;
+    loop(m->dst[s->me] + at, m->dst[!s->me] + at, m->src[0] + at, m->src[1] + at, s->me ? n - half : half);
+    exchange_lines(s, 0);
+}
+
+static void sum_shared(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_loops[s->width]); }
+
+#if defined(__x86_64__)
+static void sum_shared_past_cache(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_past_loops[s->width]); }
+#endif
+
+static inline __attribute__((always_inline)) void add_each(float *x, const float *y, size_t n)
+{
     for (size_t i = 0; i < n; i++)
-        x[i] = y[i] = a[i] + b[i];
+        x[i] += y[i];
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void add_wide(float *x, float *y, const float *a, const float *b, size_t n)
-{
-    add_two(x, y, a, b, n);
-}
+WITH("avx2") static void add_wide(float *x, const float *y, size_t n) { add_each(x, y, n); }
 #endif
 
-static void add(float *x, float *y, const float *a, const float *b, size_t n)
+static void add(float *x, const float *y, size_t n)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) {
-        add_wide(x, y, a, b, n);
+        add_wide(x, y, n);
         return;
     }
 #endif
-    add_two(x, y, a, b, n);
+    add_each(x, y, n);
 }
-
-static void sum_shared(struct side *s, size_t bytes)
-{
-    struct arena *m = s->arena;
-    const size_t half = bytes / sizeof(float) / 2, at = (size_t)s->me * half;
-    add(m->dst[0] + at, m->dst[1] + at, m->src[0] + at, m->src[1] + at, half);
-    exchange_lines(s, 0);
-}
-
-#if defined(__x86_64__)
-static void sum_shared_past_cache(struct side *s, size_t bytes)
-{
-    struct arena *m = s->arena;
-    const size_t half = bytes / sizeof(float) / 2, at = (size_t)s->me * half;
-    for (size_t i = at; i < at + half; i += 4) {
-        const __m128 sum = _mm_add_ps(_mm_load_ps(m->src[0] + i), _mm_load_ps(m->src[1] + i));
-        _mm_stream_ps(m->dst[0] + i, sum);
-        _mm_stream_ps(m->dst[1] + i, sum);
-    }
-    _mm_sfence();
-    exchange_lines(s, 0);
-}
-#endif
 
 static void copy(struct side *s, size_t bytes)
 {
@@ -192,7 +231,7 @@ static void exchange_socket_bytes(struct side *s, size_t bytes, bool sum)
         come += n > 0 ? (size_t)n : 0;
         const size_t whole = come / sizeof(float);
         if (sum)
-            add(s->dst + added, s->dst + added, s->dst + added, s->src + added, whole - added);
+            add(s->dst + added, s->src + added, whole - added);
         added = whole;
     }
 }
@@ -202,34 +241,39 @@ static void exchange_socket(struct side *s, size_t bytes) { exchange_socket_byte
 static void exchange_socket_and_sum(struct side *s, size_t bytes) { exchange_socket_bytes(s, bytes, true); }
 
 static const struct bound bounds[] = {
-    {"line", "each process stores a cache line and waits for the other's", exchange_lines, 1, {8}},
+    {"line", "each process stores a cache line and waits for the other's", exchange_lines, 1, false, {8}},
     {"shared-sum",
      "each process adds half of two shared buffers, stores to two others, then a line each way",
      sum_shared,
      1,
+     true,
      {8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #if defined(__x86_64__)
     {"shared-sum-nt",
      "the same with stores that pass the caches",
      sum_shared_past_cache,
      1,
-     {1 << 20, 8 << 20, 32 << 20, 64 << 20}},
+     true,
+     {64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #endif
-    {"copy", "each process copies its own buffer", copy, 1, {64 << 10, 1 << 20, 32 << 20}},
+    {"copy", "each process copies its own buffer", copy, 1, false, {64 << 10, 1 << 20, 32 << 20}},
     {"peer-read",
      "each process reads the other's buffer with process_vm_readv",
      read_peer,
      1,
+     false,
      {4 << 10, 64 << 10, 1 << 20, 32 << 20}},
     {"tcp",
      "both send and receive at once over one TCP connection on the loopback",
      exchange_socket,
      1,
+     false,
      {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20}},
     {"tcp-sum",
      "the same, and what has come is added",
      exchange_socket_and_sum,
      1,
+     false,
      {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 };
 enum { BOUNDS = sizeof bounds / sizeof *bounds, SIZES = sizeof bounds->sizes / sizeof *bounds->sizes };
@@ -356,24 +400,45 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Both processes run this; the median of this one's rounds, in microseconds. */
-static double measure(struct side *s, const struct bound *b, size_t bytes)
+static double repeat(struct side *s, const struct bound *b, size_t bytes, size_t times)
 {
-    const size_t wanted = ((size_t)24 << 20) / (bytes + 4096), times = wanted < 2 ? 2 : wanted;
+    exchange_lines(s, 0);
+    const double from = now_us();
+    for (size_t i = 0; i < times; i++)
+        b->work(s, bytes);
+    return (now_us() - from) / (double)times;
+}
+
+/* Both processes run this and repeat as often as the first one says; the median of this one's rounds, in microseconds.
+ * The rounds before are for the caches and the processor's clock to settle. */
+static double measure_width(struct side *s, const struct bound *b, size_t bytes)
+{
     double took[ROUNDS];
-    alarm(GIVE_UP_SECONDS);
-    progress = b->name;
+    repeat(s, b, bytes, 2);
+    const double times = ROUND_US / (repeat(s, b, bytes, 3) + 0.001);
+    if (!s->me)
+        s->arena->times = times < 2 ? 2 : times > MOST_TIMES ? MOST_TIMES : (size_t)times;
+    exchange_lines(s, 0);
     for (int round = -1; round < ROUNDS; round++) {
-        exchange_lines(s, 0);
-        const double from = now_us();
-        for (size_t i = 0; i < times; i++)
-            b->work(s, bytes);
-        if (round >= 0)
-            took[round] = (now_us() - from) / (double)times;
+        const double each = repeat(s, b, bytes, s->arena->times);
+        took[round < 0 ? 0 : round] = each;
     }
     exchange_lines(s, 0);
     qsort(took, ROUNDS, sizeof *took, compare);
     return took[ROUNDS / 2];
+}
+
+/* The fastest width of the first process, which is the one that tells. */
+static double measure(struct side *s, const struct bound *b, size_t bytes)
+{
+    double least = 0;
+    alarm(GIVE_UP_SECONDS);
+    progress = b->name;
+    for (s->width = 0; s->width < (b->vectors ? widths() : 1); s->width++) {
+        const double took = measure_width(s, b, bytes);
+        least = s->width && least < took ? least : took;
+    }
+    return least;
 }
 
 typedef double table[BOUNDS][SIZES];
