@@ -267,7 +267,7 @@ static size_t head_of(const struct ri_combine *c, size_t esize)
 
 /* Two operands and one result, known to the compiler.  The rest gets a description of its own: one that nobody else
  * sees is kept in registers. */
-#define REDUCE(name)                                                                                       \
+#define REDUCE_SMALL(name)                                                                                 \
     static void sum_##name##_reduce(const struct ri_reduction *r, void *dst, const void *a, const void *b, \
                                     size_t count)                                                          \
     {                                                                                                      \
@@ -280,12 +280,54 @@ static size_t head_of(const struct ri_combine *c, size_t esize)
         }                                                                                                  \
     }
 
+#if RI_LANES_PLAIN
+#define REDUCE_NATIVE(T) REDUCE_SMALL(T)
+#else
+/* Less than a vector of sums of two operands, where an element needs no conversion: parts of half a vector, a quarter
+ * and so on, and the bits of `count` say which.  A handful of instructions, which the smallest collectives notice. */
+#define PART(T, n)                                                    \
+    if (LANES_OF(T) > (n) && (count & (n))) {                         \
+        typedef T part __attribute__((vector_size((n) * sizeof(T)))); \
+        part x, y;                                                    \
+        memcpy(&x, a, sizeof x);                                      \
+        memcpy(&y, b, sizeof y);                                      \
+        x = x + y;                                                    \
+        memcpy(dst, &x, sizeof x);                                    \
+        a += sizeof x;                                                \
+        b += sizeof x;                                                \
+        dst += sizeof x;                                              \
+    }
+#define FEW(T)                                                                                                  \
+    LANES_INLINE void few_##T(unsigned char *dst, const unsigned char *a, const unsigned char *b, size_t count) \
+    {                                                                                                           \
+        PART(T, 32)                                                                                             \
+        PART(T, 16)                                                                                             \
+        PART(T, 8)                                                                                              \
+        PART(T, 4)                                                                                              \
+        PART(T, 2)                                                                                              \
+        PART(T, 1)                                                                                              \
+    }
+#define REDUCE_NATIVE(T)                                                                                              \
+    FEW(T)                                                                                                            \
+    static void sum_##T##_reduce(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count) \
+    {                                                                                                                 \
+        (void)r;                                                                                                      \
+        size_t end = 0;                                                                                               \
+        if (count >= LANES_OF(T)) {                                                                                   \
+            const struct ri_combine c = TWO_OPERANDS(dst, a, b, count);                                               \
+            end = loop_##T(SUM, &c, 0, count, 0);                                                                     \
+        }                                                                                                             \
+        few_##T((unsigned char *)dst + end * sizeof(T), (const unsigned char *)a + end * sizeof(T),                   \
+                (const unsigned char *)b + end * sizeof(T), count - end);                                             \
+    }
+#endif
+
 static void any_reduce(const struct ri_reduction *r, void *dst, const void *a, const void *b, size_t count)
 {
     r->combine(r, &(struct ri_combine)TWO_OPERANDS(dst, a, b, count));
 }
 
-#define FLOATING(name, dtype)                                                                                       \
+#define FLOATING(name, dtype, REDUCE)                                                                               \
     REST(name, dtype)                                                                                               \
     REDUCE(name)                                                                                                    \
     COMBINE(sum, name, SUM)                                                                                         \
@@ -296,13 +338,13 @@ static void any_reduce(const struct ri_reduction *r, void *dst, const void *a, c
             .from = (const void *[]){dst}, .n = 1, .to = (void *[]){dst}, .outs = 1, .count = count, .divisor = n}; \
         rest_##name(SUM, &c, loop_##name(SUM, &c, 0, count, 0), count);                                             \
     }
-FLOATING(bf16, RING_BFLOAT16)
+FLOATING(bf16, RING_BFLOAT16, REDUCE_SMALL)
 #if !RI_ONLY_BFLOAT16
-FLOATING(float, RING_FLOAT)
-FLOATING(double, RING_DOUBLE)
-FLOATING(f16, RING_FLOAT16)
-FLOATING(e4m3, RING_FLOAT8_E4M3)
-FLOATING(e5m2, RING_FLOAT8_E5M2)
+FLOATING(float, RING_FLOAT, REDUCE_NATIVE)
+FLOATING(double, RING_DOUBLE, REDUCE_NATIVE)
+FLOATING(f16, RING_FLOAT16, REDUCE_SMALL)
+FLOATING(e4m3, RING_FLOAT8_E4M3, REDUCE_SMALL)
+FLOATING(e5m2, RING_FLOAT8_E5M2, REDUCE_SMALL)
 
 /* Quotients: what is vectorised here the compiler has vectorised.  An average of integers is divided block by block,
  * where the first destination has just been written. */
@@ -339,7 +381,7 @@ enum { BLOCK = 4096 };
 
 #define UNSIGNED(T, dtype, quotient) \
     REST(T, dtype)                   \
-    REDUCE(T)                        \
+    REDUCE_NATIVE(T)                 \
     COMBINE(sum, T, SUM)             \
     COMBINE(any, T, (int)r->redop)   \
     AVERAGE(T, T, quotient)

@@ -114,15 +114,15 @@ static void with_ranks(uint32_t size, void (*work)(struct member *, long), long 
     all(leave, members, size);
 }
 
-enum { ELEMENTS = 1000 };
+enum { ELEMENTS = 1000, FEW = 2 };
 
 /* The best kernels that there are under valgrind, which has no AVX-512. */
-static void kernel(ring_dtype_t dtype, long times)
+static void kernel(ring_dtype_t dtype, size_t count, long times)
 {
     static _Alignas(64) double a[ELEMENTS], b[ELEMENTS], c[ELEMENTS];
     const struct ri_reduction r = ri_reduction_for(dtype, RING_SUM);
     for (long i = 0; i < times; i++)
-        r.reduce(&r, c, a, b, ELEMENTS);
+        r.reduce(&r, c, a, b, count);
 }
 
 int main(int argc, char **argv)
@@ -138,9 +138,11 @@ int main(int argc, char **argv)
     else if (!strcmp(name, "blocking"))
         with_ranks(2, two_blocking, times);
     else if (!strcmp(name, "sum-float"))
-        kernel(RING_FLOAT, times);
+        kernel(RING_FLOAT, ELEMENTS, times);
+    else if (!strcmp(name, "sum-few-float"))
+        kernel(RING_FLOAT, FEW, times);
     else if (!strcmp(name, "sum-bfloat16"))
-        kernel(RING_BFLOAT16, times);
+        kernel(RING_BFLOAT16, ELEMENTS, times);
     else
         die("no such case");
     return 0;

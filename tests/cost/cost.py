@@ -102,9 +102,9 @@ def case_engine_messages():
 
 
 def case_kernels():
-    """Of 1000 elements."""
-    for dtype in ("float", "bfloat16"):
-        cost(f"sum-{dtype}", "tests/cost/cost", f"sum-{dtype}", few=100, many=600)
+    """Of 1000 elements, and of 2."""
+    for name in ("sum-float", "sum-bfloat16", "sum-few-float"):
+        cost(name, "tests/cost/cost", name, few=100, many=600)
 
 
 def case_operations_allocate_nothing():
