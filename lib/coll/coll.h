@@ -39,6 +39,7 @@ struct ri_cost_model {
     double near_byte;
     double reduce_byte; /* reducing one byte                            */
     double message;     /* processor time to start one more message     */
+    double link;        /* the same step over one more link; 0: unknown */
 };
 
 struct ri_algorithm {

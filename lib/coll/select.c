@@ -170,7 +170,8 @@ double ri_cost_direct(const struct ri_coll_args *a, const struct ri_cost_model *
 {
     const double others = a->size - 1;
     const double crowd = a->size > 2 ? 1 + CROWD * (others - 1) : 1;
-    return others ? ri_cost_of(m, others * messages, others * bytes * host_load(a) * crowd) : 0;
+    const double links = (others - 1) * m->link;
+    return others ? links + ri_cost_of(m, others * messages, others * bytes * host_load(a) * crowd) : 0;
 }
 
 static void keep(struct ri_sched *s, const struct ri_coll_args *a)
