@@ -71,7 +71,14 @@ LANES_INLINE lanes_half small_to_f16(v_float f) { return lanes_to_half(small_nar
 LANES_INLINE v_uint32_t small_round_bf16(v_float f)
 {
     const v_uint32_t u = lanes_as_bits(f);
+#if defined(__AVX512BW__) && !RI_LANES_PLAIN
+    const __mmask16 odd = _mm512_test_epi32_mask((__m512i)u, _mm512_set1_epi32(0x10000));
+    const __m512i up = (__m512i)(u + 0x7fff), even = _mm512_mask_sub_epi32(up, odd, up, _mm512_set1_epi32(-1));
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)f, (__m512)f, _CMP_UNORD_Q);
+    return (v_uint32_t)_mm512_mask_mov_epi32(even, nan, _mm512_set1_epi32(0x7fc00000));
+#else
     return PICK(f != f, SPLAT(uint32_t, 0x7fc00000), u + 0x7fff + (u >> 16 & 1));
+#endif
 }
 
 #if SMALL_PAIRS
@@ -100,7 +107,43 @@ LANES_INLINE lanes_half small_to_bf16(v_float f) { return (lanes_half)vcvt_bf16_
 
 LANES_INLINE v_float small_from_e4m3(lanes_quarter q) { return small_widen(lanes_from_quarter(q), 4, 3, 1); }
 LANES_INLINE lanes_quarter small_to_e4m3(v_float f) { return lanes_to_quarter(small_narrow(f, 4, 3, 1)); }
+
+#if (defined(__AVX512BW__) || defined(__F16C__)) && !RI_LANES_PLAIN
+/* By way of float16, of which this is the upper half, where the processor converts that.  On the way back a float16
+ * that was rounded to odd (what is cut off makes its last bit 1) has enough digits left to be rounded once more as if
+ * for the first time.  The other float of 8 bits gains nothing by it: it has to be moved, scaled and looked at for NaN.
+ */
+#if defined(__AVX512BW__)
+LANES_INLINE lanes_half small_toward_zero(v_float f) { return (lanes_half)_mm512_cvtps_ph((__m512)f, 3); }
+LANES_INLINE lanes_half small_half(lanes_quarter q) { return (lanes_half)_mm256_cvtepu8_epi16((__m128i)q); }
+LANES_INLINE lanes_quarter small_quarter(lanes_half h) { return (lanes_quarter)_mm256_cvtepi16_epi8((__m256i)h); }
+#else
+LANES_INLINE lanes_half small_toward_zero(v_float f) { return (lanes_half)_mm256_cvtps_ph((__m256)f, 3); }
+LANES_INLINE lanes_half small_half(lanes_quarter q)
+{
+    return (lanes_half)_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)q));
+}
+LANES_INLINE lanes_quarter small_quarter(lanes_half h)
+{
+    return (lanes_quarter)_mm_cvtsi128_si64(_mm_packus_epi16((__m128i)h, (__m128i)h));
+}
+#endif
+
+LANES_INLINE lanes_half small_to_odd(v_float f)
+{
+    const lanes_half h = small_toward_zero(f);
+    return h | lanes_to_half((v_uint32_t)(small_from_f16(h) != f) & 1);
+}
+
+LANES_INLINE v_float small_from_e5m2(lanes_quarter q) { return small_from_f16(small_half(q) << 8); }
+LANES_INLINE lanes_quarter small_to_e5m2(v_float f)
+{
+    const lanes_half h = small_to_odd(f), mag = h & 0x7fff, code = (mag + 0x7f + (mag >> 8 & 1)) >> 8;
+    return small_quarter(PICK(mag > 0x7c00, (lanes_half){0} + 0x7e, (h >> 8 & 0x80) | code));
+}
+#else
 LANES_INLINE v_float small_from_e5m2(lanes_quarter q) { return small_widen(lanes_from_quarter(q), 5, 2, 0); }
 LANES_INLINE lanes_quarter small_to_e5m2(v_float f) { return lanes_to_quarter(small_narrow(f, 5, 2, 0)); }
+#endif
 
 #endif
