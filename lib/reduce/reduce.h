@@ -62,7 +62,7 @@ void ri_scale(void *dst, const void *src, size_t count, ring_dtype_t dtype, cons
 
 /* Whether ri_combine.stream pays for a rank that itself reads and writes `own` bytes, operands and results, between two
  * uses of the same memory, as do the others of the `ranks` (at least 1) on this host.  The first call that the sizes of
- * the caches do not decide takes about 2 ms. */
+ * the caches do not decide takes about 4 ms. */
 bool ri_stream_pays(size_t own, uint32_t ranks);
 size_t ri_cache_bytes(void); /* the last cache; 0: unknown, then streaming never pays */
 
