@@ -67,8 +67,11 @@ static ring_status_t note(ring_comm_t *c, const ring_call_t *given)
 
 static ring_status_t run_now(ring_comm_t *c, const ring_call_t *given)
 {
+    const struct ri_call *again = ri_arguments_again(c, given);
     struct ri_call call;
     size_t *room = NULL;
+    if (again)
+        return ri_op_run(c, again);
     ring_status_t status = room_for(c, given->coll, &room);
     if (!status)
         status = ri_arguments_check(c, given, room, &call);

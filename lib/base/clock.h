@@ -23,4 +23,10 @@ static inline uint64_t ri_deadline(uint64_t from_now)
     return from_now > RI_NEVER - now ? RI_NEVER : now + from_now;
 }
 
+static inline uint64_t ri_time_left(uint64_t deadline)
+{
+    const uint64_t now = ri_now();
+    return deadline == RI_NEVER ? RI_NEVER : deadline > now ? deadline - now : 0;
+}
+
 #endif

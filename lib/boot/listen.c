@@ -83,7 +83,7 @@ ring_status_t ri_listen_tcp(struct ri_address *addr, struct ri_port_range range,
     struct sockaddr_storage sa;
     socklen_t len = sizeof sa;
     struct ri_address bound = *addr;
-    int fd;
+    int fd = -1;
     const int error = try_range(&bound, range, &fd);
     bound.port = 0;
     ri_address_print(&bound, text);

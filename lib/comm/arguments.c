@@ -191,27 +191,6 @@ static ring_status_t check_apart(const struct ring_comm *c, const struct form *f
                                       : "dst the own block of src");
 }
 
-/* The call that is short enough for its checks to count: what all_checks() would say, in a few instructions.  false:
- * ask that. */
-static bool is_plain(const ring_call_t *given, struct ri_call *call_out)
-{
-    const size_t esize = ri_dtype_size(given->dtype);
-    const uintptr_t s = (uintptr_t)given->src, d = (uintptr_t)given->dst;
-    if (given->coll != RING_ALL_REDUCE || !esize || (unsigned)given->redop > RING_AVG || !s || !d ||
-        given->count > UINT32_MAX || (s | d) & (esize - 1))
-        return false;
-    const size_t bytes = given->count * esize;
-    if (s != d && s < d + bytes && d < s + bytes)
-        return false;
-    *call_out = (struct ri_call){.coll = RING_ALL_REDUCE,
-                                 .dtype = given->dtype,
-                                 .redop = given->redop,
-                                 .src = given->src,
-                                 .dst = given->dst,
-                                 .count = given->count};
-    return true;
-}
-
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
 static ring_status_t check_values(const struct ring_comm *c, const struct form *f, const ring_call_t *given)
@@ -267,8 +246,42 @@ static ring_status_t all_checks(const struct ring_comm *c, const ring_call_t *gi
     return RING_OK;
 }
 
-ring_status_t ri_arguments_check(const struct ring_comm *c, const ring_call_t *given, size_t *room,
-                                 struct ri_call *call_out)
+/* ---- the same again -------------------------------------------------------------------------------------------- */
+
+static void remember(struct ring_comm *c, const struct ri_call *call)
 {
-    return is_plain(given, call_out) ? RING_OK : all_checks(c, given, room, call_out);
+    const struct form *f = &forms[call->coll];
+    if ((unsigned)call->coll >= RI_SHAPES || call->variable || !call->count || (unsigned)call->redop >= RI_REDOPS)
+        return;
+    const struct ri_extent x = ri_arguments_extent(c, call);
+    c->shape[call->coll] = (struct ri_shape){.call = *call,
+                                             .src_bytes = x.src,
+                                             .dst_bytes = x.dst,
+                                             .unaligned = ri_dtype_size(call->dtype) - 1,
+                                             .alike = f->src == f->dst};
+}
+
+const struct ri_call *ri_arguments_again(struct ring_comm *c, const ring_call_t *given)
+{
+    struct ri_shape *shape = &c->shape[(unsigned)given->coll < RI_SHAPES ? given->coll : 0];
+    struct ri_call *call = &shape->call;
+    const uintptr_t s = shape->src_bytes ? (uintptr_t)given->src : 0;
+    const uintptr_t d = shape->dst_bytes ? (uintptr_t)given->dst : 0;
+    if (call->coll != given->coll || call->count != given->count || call->dtype != given->dtype ||
+        call->redop != given->redop || call->root != given->root || (s | d) & shape->unaligned ||
+        (shape->src_bytes && !s) || (shape->dst_bytes && !d))
+        return NULL;
+    if (s && d && s < d + shape->dst_bytes && d < s + shape->src_bytes && !(s == d && shape->alike))
+        return NULL;
+    call->src = (const void *)s;
+    call->dst = (void *)d;
+    return call;
+}
+
+ring_status_t ri_arguments_check(struct ring_comm *c, const ring_call_t *given, size_t *room, struct ri_call *call_out)
+{
+    const ring_status_t status = all_checks(c, given, room, call_out);
+    if (!status)
+        remember(c, call_out);
+    return status;
 }

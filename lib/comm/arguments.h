@@ -12,8 +12,11 @@ size_t ri_arguments_room(const struct ring_comm *c, ring_coll_t coll);
 
 /* RING_ERR_INVALID with a sentence, or *call_out: coll is a regular one, arrays that count on this rank are copies in
  * `room` with displacements filled in, and what does not count is zero.  src and dst are alike only in place. */
-ring_status_t ri_arguments_check(const struct ring_comm *c, const ring_call_t *given, size_t *room,
+ring_status_t ri_arguments_check(struct ring_comm *c, const ring_call_t *given, size_t *room,
                                  struct ri_call *call_out);
+/* The same for a call that differs from the last one of its collective in src and dst only; NULL: ask the other.  The
+ * result is the communicator's, and good until the next call. */
+const struct ri_call *ri_arguments_again(struct ring_comm *c, const ring_call_t *given);
 
 /* Bytes of src and dst from where they begin to the end of what is used, on this rank. */
 struct ri_extent {

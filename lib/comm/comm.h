@@ -176,6 +176,16 @@ enum { RI_REDOP_MADE = 128, RI_REDOPS_MADE = 128 };
 /* Roots that are none: of an all-gather that is one of ring_comm_split(), and of a message as its two ends see it. */
 enum { RI_ROOT_SPLIT = 0xfff, RI_ROOT_MESSAGE = 0xffe };
 
+/* The last regular call of a collective that was found right, so that the next one like it is found right in a few
+ * instructions. */
+struct ri_shape {
+    struct ri_call call;
+    size_t src_bytes, dst_bytes;
+    uintptr_t unaligned; /* bits of an address that must be 0     */
+    bool alike;          /* src and dst may be one and the same   */
+};
+enum { RI_SHAPES = RING_BARRIER };
+
 struct ring_comm {
     _Atomic uint32_t busy;
     uint32_t rank, size, generation;
@@ -184,8 +194,9 @@ struct ring_comm {
     struct ring_op *first, **last; /* in flight, in the order they were started */
     struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
-    uint64_t history; /* a hash of all collective calls so far */
+    uint64_t history; /* a hash of all collective calls so far, but for those that went straight to the node */
     const struct ri_call *running; /* the blocking call that is inside the node */
+    struct ri_shape shape[RI_SHAPES];
     struct ri_made_op *made;       /* operations of the caller's, or NULL */
     size_t *room;                  /* arrays of the blocking call */
     uint32_t *sent, *received;     /* by rank: sends and receives so far, where there were any */

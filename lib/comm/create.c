@@ -343,7 +343,7 @@ static ring_status_t await_all(struct ring_comm *c)
 static ring_status_t leave(struct ring_comm *c)
 {
     struct ri_board *b = c->board;
-    const uint64_t mine = c->history | 1;
+    const uint64_t mine = (c->node ? c->history ^ ri_node_history(c->node) : c->history) | 1;
     uint64_t first = 0;
     if (!atomic_compare_exchange_strong(&b->history, &first, mine) && first != mine) {
         ri_comm_raise(c, RING_ERR_MISMATCH, c->rank,

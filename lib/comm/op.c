@@ -41,7 +41,7 @@ void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint
 }
 
 /* Some calls wait for nobody, a broadcast's root for one, so that ranks may disagree on them and go on; when they leave
- * they compare this. */
+ * they compare this, and what the node remembers itself. */
 static void remember(struct ring_comm *c, const struct ri_call *call)
 {
     const uint64_t what =
@@ -424,9 +424,8 @@ void ri_op_launch(struct ring_comm *c, struct ring_op *op)
 static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call)
 {
     c->seq++;
-    remember(c, call);
     c->running = call;
-    const ring_status_t status = ri_node_run(c->node, call, NULL, coarse_now() + c->conf.op_timeout);
+    const ring_status_t status = ri_node_run(c->node, call, NULL, c->conf.op_timeout);
     ri_stall_over(c);
     if (!status)
         return RING_OK;

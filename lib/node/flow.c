@@ -15,33 +15,14 @@
  * from its announcement.  Pure functions of the operation; no memory, any thread. */
 #include "lib/node/inner.h"
 
-bool ri_node_personal(ring_coll_t coll)
-{
-    return coll == RING_SCATTER || coll == RING_ALL_TO_ALL || coll == RING_REDUCE_SCATTER;
-}
-
-bool ri_node_whole(ring_coll_t coll)
-{
-    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_BROADCAST;
-}
-
-bool ri_node_rooted(ring_coll_t coll)
-{
-    return coll == RING_BROADCAST || coll == RING_SCATTER || coll == RING_REDUCE || coll == RING_GATHER;
-}
-
-static bool from_root(ring_coll_t coll) { return coll == RING_BROADCAST || coll == RING_SCATTER; }
-
-static bool to_root(ring_coll_t coll) { return coll == RING_REDUCE || coll == RING_GATHER; }
-
 uint32_t ri_node_taker(const struct ri_node *node)
 {
-    return to_root(node->op.call.coll) ? node->op.call.root : EVERYBODY;
+    return ri_node_to_root(node->op.call.coll) ? node->op.call.root : EVERYBODY;
 }
 
 static bool flows(const struct ri_call *call, uint32_t from, uint32_t to)
 {
-    return (!from_root(call->coll) || from == call->root) && (!to_root(call->coll) || to == call->root) &&
+    return (!ri_node_from_root(call->coll) || from == call->root) && (!ri_node_to_root(call->coll) || to == call->root) &&
            call->coll != RING_BARRIER;
 }
 
@@ -128,17 +109,17 @@ static size_t longest(const struct ri_node *node, struct flow (*block)(const str
 size_t ri_node_most_given(const struct ri_node *node)
 {
     const struct ri_call *call = &node->op.call;
-    if (to_root(call->coll) ? node->me == call->root : !ri_node_gives(node, node->order[1]))
+    if (ri_node_to_root(call->coll) ? node->me == call->root : !ri_node_gives(node, node->order[1]))
         return 0;
     if (ri_node_personal(call->coll))
         return call->scounts ? longest(node, given, false) : node->op.bytes;
-    return ri_node_flow_to(node, to_root(call->coll) ? call->root : node->order[1]).bytes;
+    return ri_node_flow_to(node, ri_node_to_root(call->coll) ? call->root : node->order[1]).bytes;
 }
 
 size_t ri_node_most_taken(const struct ri_node *node)
 {
     const struct ri_call *call = &node->op.call;
-    const uint32_t from = from_root(call->coll) ? call->root : node->me;
+    const uint32_t from = ri_node_from_root(call->coll) ? call->root : node->me;
     if (!ri_node_takes(node, from))
         return 0;
     if (call->rcounts && (call->coll == RING_ALL_GATHER || call->coll == RING_ALL_TO_ALL || call->coll == RING_GATHER))

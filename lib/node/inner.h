@@ -67,8 +67,10 @@ struct line {
             uint64_t src, dst; /* addresses */
         } at;
     };
-    _Alignas(64) struct place src, dst; /* the second cache line, for those who need more */
+    _Alignas(64) struct place src; /* the second cache line, for those who need more */
+    struct place dst;
 };
+_Static_assert(sizeof(struct line) == 128, "a line and what comes along with it");
 
 /* Before the data of a block in a sub-slot: where it begins in src and how long it is, in bytes. */
 struct head {
@@ -124,6 +126,22 @@ struct ri_pays {
     size_t stream_from;      /* slots are stored to past the caches */
 };
 
+/* What is the same for all calls that differ in their buffers only, as the last call of a collective (quick.c). */
+struct plan {
+    ring_coll_t coll;
+    ring_dtype_t dtype;
+    ring_redop_t redop;
+    uint32_t root;
+    size_t count;
+    bool fits; /* what is given fits into lines, and nothing else is to be said */
+    bool personal, combines, hears_all, gives, takes;
+    uint32_t sig;    /* in the line, with the kind */
+    uint64_t hashed; /* of count and sig           */
+    size_t bytes, share;
+    const struct ri_reduction *red;
+};
+enum { PLANS = RING_BARRIER + 1 };
+
 struct ri_node {
     struct ri_node_setup s;
     uint32_t me, size;
@@ -131,6 +149,8 @@ struct ri_node {
     unsigned char *data;                /* of rank 0 */
     size_t data_stride, out_bytes, sub; /* bytes: of a rank's data, of an output slot, of a sub-slot */
     size_t edges_at;                    /* bytes of a rank's data before its edge areas */
+    size_t line_share;                  /* bytes of a line that are for one taker, when each gets something else */
+    struct plan plan[PLANS];            /* by collective */
     struct op op;
     uint32_t seq;                     /* the last operation begun */
     uint32_t seen;                    /* every peer has come to this operation, and agreed with all up to it */
@@ -243,10 +263,25 @@ static inline void tell(struct ri_node *node, enum counter which, uint32_t value
 
 #define EVERYBODY UINT32_MAX
 
+/* What is common to collectives. */
+#define ONE(coll) (1u << RING_##coll)
 static inline bool ri_node_combines(ring_coll_t coll) /* the taker reduces what it gets */
 {
-    return coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_REDUCE_SCATTER;
+    return (ONE(ALL_REDUCE) | ONE(REDUCE) | ONE(REDUCE_SCATTER)) >> coll & 1;
 }
+static inline bool ri_node_personal(ring_coll_t coll) /* every taker gets something else */
+{
+    return (ONE(SCATTER) | ONE(ALL_TO_ALL) | ONE(REDUCE_SCATTER)) >> coll & 1;
+}
+static inline bool ri_node_from_root(ring_coll_t coll) { return (ONE(BROADCAST) | ONE(SCATTER)) >> coll & 1; }
+static inline bool ri_node_to_root(ring_coll_t coll) { return (ONE(REDUCE) | ONE(GATHER)) >> coll & 1; }
+static inline bool ri_node_rooted(ring_coll_t coll) { return ri_node_from_root(coll) || ri_node_to_root(coll); }
+static inline bool ri_node_whole(ring_coll_t coll) /* no blocks: src and dst are of one length */
+{
+    return (ONE(ALL_REDUCE) | ONE(REDUCE) | ONE(BROADCAST)) >> coll & 1;
+}
+#undef ONE
+
 static inline const struct ri_pays *pays(const struct ri_node *node)
 {
     return &node->pays[ri_node_combines(node->op.call.coll)];
@@ -260,10 +295,39 @@ static inline bool pays_to_stream(const struct ri_node *node) { return node->op.
 /* Is a rank, or everybody, through with operation `seq`?  Goes on where the last look ended. */
 bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq);
 
+/* ---- quick.c --------------------------------------------------------------------------------------------------- */
+
+enum quick_end {
+    QUICK_NOT,       /* nothing is done                                              */
+    QUICK_ANNOUNCED, /* operation node->seq is announced in a line, and nothing else */
+    QUICK_DONE,
+};
+enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call);
+
 /* ---- signal.c -------------------------------------------------------------------------------------------------- */
 
 /* Until the operation is announced, its advance: waits until the line may be written, then begins the way. */
 enum step ri_node_enter(struct ri_node *node);
+
+/* What ranks compare of a call but for its count, and of what kind the announcement is. */
+enum { ROOT_AT = 16, KIND_AT = 29, SIGNATURE = (1u << KIND_AT) - 1 };
+uint32_t ri_node_signature(const struct ri_call *call);
+uint64_t ri_node_hashed(const struct ri_call *call, uint32_t sig, uint64_t count);
+
+/* Into the history, which goes first: what follows is in one cache line, which leaves as soon as a peer looks at it. */
+static inline void note(struct ri_node *node, uint32_t seq, uint64_t hashed)
+{
+    uint64_t history = (node->history ^ hashed) * UINT64_C(0xbf58476d1ce4e5b9);
+    node->history = history ^= history >> 29;
+    atomic_store_explicit(&control_of(node, node->me)->history[seq % LINES], (uint64_t)seq << 32 | (uint32_t)history,
+                          memory_order_relaxed);
+}
+
+static inline void write_line(struct line *line, uint32_t sig, uint64_t count)
+{
+    atomic_store_explicit(&line->sig, sig, memory_order_relaxed);
+    atomic_store_explicit(&line->count, count, memory_order_relaxed);
+}
 
 /* Announce the operation: op.kind, and the payload of the own line if there is one, are already written. */
 void ri_node_announce(struct ri_node *node);
@@ -277,7 +341,7 @@ enum step ri_node_hear(struct ri_node *node);
 
 /* ---- pull.c ---------------------------------------------------------------------------------------------------- */
 
-/* Go on with pull after another way has announced the operation, as one whose src is reached directly. */
+/* Go on with pull after another way has announced the operation, without putting anything into slots. */
 void ri_node_pull_join(struct ri_node *node);
 
 /* ---- flow.c ---------------------------------------------------------------------------------------------------- */
@@ -286,9 +350,6 @@ void ri_node_pull_join(struct ri_node *node);
 struct flow {
     size_t at, bytes;
 };
-bool ri_node_personal(ring_coll_t coll); /* every taker gets something else */
-bool ri_node_rooted(ring_coll_t coll);
-bool ri_node_whole(ring_coll_t coll); /* no blocks: src and dst are of one length */
 uint32_t ri_node_taker(const struct ri_node *node); /* of what this rank gives: root or EVERYBODY */
 bool ri_node_gives(const struct ri_node *node, uint32_t to);
 bool ri_node_takes(const struct ri_node *node, uint32_t from);

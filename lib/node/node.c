@@ -51,11 +51,14 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->data = (unsigned char *)setup->base + pages(setup->size * sizeof(struct control));
     node->data_stride = stride_for(setup->size);
     node->edges_at = edges_at_for(setup->size);
+    node->line_share = LINE_PAYLOAD / setup->size / 8 * 8;
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
     node->pays[0] = node->pays[1] = (struct ri_pays){SIZE_MAX, SIZE_MAX, SIZE_MAX};
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
+    for (unsigned i = 0; i < PLANS; i++)
+        node->plan[i].count = SIZE_MAX; /* of no call */
     for (unsigned t = 0; t < RI_DTYPES; t++)
         for (unsigned op = 0; op < RI_REDOPS; op++)
             node->red[t][op] = ri_reduction_for((ring_dtype_t)t, (ring_redop_t)op);
@@ -175,21 +178,41 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-static void begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)
+/* Operation node->seq, of which nothing is done yet. */
+static void set_up(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)
 {
     struct op *op = &node->op;
     op->call = *call;
     op->red = red ? red : &node->red[call->dtype][ri_node_combines(call->coll) ? call->redop : RING_SUM];
-    if (call->coll == RING_BARRIER)
-        op->call.count = 0;
     op->bytes = op->call.count * op->red->esize;
     op->way = node->forced ? node->forced : way_for(node, call, op->bytes);
     op->advance = ri_node_enter;
-    op->seq = ++node->seq;
+    op->seq = node->seq;
     op->stage = STAGE_ANNOUNCED;
     op->cursor = 1;
     op->i = 0;
     op->took_more = false;
+}
+
+static void begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)
+{
+    node->seq++;
+    set_up(node, call, red);
+}
+
+/* What quick.c has announced, from there on. */
+static void take_over(struct ri_node *node, const struct ri_call *call)
+{
+    struct op *op = &node->op;
+    set_up(node, call, NULL);
+    if (op->way == &ri_node_pull)
+        ri_node_pull_join(node);
+    else
+        op->hears_all = true;
+    op->sig = ri_node_signature(call);
+    op->kind = node->kind[node->me] = KIND_LINE;
+    op->stage = STAGE_ANNOUNCED;
+    op->advance = op->way->advance;
 }
 
 /* Before the rank waits or leaves: wake who fell asleep while the announcement was under way. */
@@ -254,10 +277,10 @@ static ring_status_t went_on(struct ri_node *node, struct ri_wait *wait)
 }
 
 /* From where advance_eagerly() left off to the end. */
-static ring_status_t finish(struct ri_node *node, enum step step, uint64_t deadline)
+static ring_status_t finish(struct ri_node *node, enum step step, uint64_t timeout)
 {
     struct ri_wait wait;
-    ri_wait_begin(&wait, node->s.abort, deadline, node->s.patience);
+    ri_wait_begin(&wait, node->s.abort, ri_deadline(timeout), node->s.patience);
     wait.patience.spins = node->spins;
     while (step < STEP_DONE) {
         ring_status_t status;
@@ -276,11 +299,17 @@ static ring_status_t finish(struct ri_node *node, enum step step, uint64_t deadl
 }
 
 ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red,
-                          uint64_t deadline)
+                          uint64_t timeout)
 {
-    begin(node, call, red);
+    const enum quick_end end = red ? QUICK_NOT : ri_node_quick(node, call);
+    if (end == QUICK_DONE)
+        return RING_OK;
+    if (end == QUICK_ANNOUNCED)
+        take_over(node, call);
+    else
+        begin(node, call, red);
     const enum step step = advance_eagerly(node);
-    return step >= STEP_DONE ? ended(node, step) : finish(node, step, deadline);
+    return step >= STEP_DONE ? ended(node, step) : finish(node, step, timeout);
 }
 
 void ri_node_begin(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red)

@@ -55,9 +55,6 @@ static void put(struct ri_node *node, uint64_t i)
     ri_node_slot_taken(node, i);
 }
 
-/* Bytes of a line that are for one taker, when each gets something else. */
-static size_t line_share(const struct ri_node *node) { return LINE_PAYLOAD / node->size / 8 * 8; }
-
 static void put_line(struct ri_node *node, size_t bytes)
 {
     unsigned char *to = line_of(node, node->me)->payload;
@@ -66,7 +63,7 @@ static void put_line(struct ri_node *node, size_t bytes)
         copy_few(to, op->call.src, bytes);
     else
         for (uint32_t r = 0; r < node->size; r++)
-            copy_few(to + r * line_share(node), (const unsigned char *)op->call.src + r * bytes, bytes);
+            copy_few(to + r * node->line_share, (const unsigned char *)op->call.src + r * bytes, bytes);
 }
 
 /* ---- choosing the form ----------------------------------------------------------------------------------------- */
@@ -94,7 +91,7 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
 {
     const struct op *op = &node->op;
     const uint32_t heads = op->personal && op->call.scounts ? KIND_HEADS : 0;
-    if (!most || (!heads && !op->counts && most <= (op->personal ? line_share(node) : LINE_PAYLOAD)))
+    if (!most || (!heads && !op->counts && most <= (op->personal ? node->line_share : LINE_PAYLOAD)))
         return KIND_LINE | heads;
     node->dst[node->me] = (struct place){0};
     if (may_be_read(node, most) && ri_node_share_src(node, ri_node_src_bytes(node)))
@@ -113,6 +110,12 @@ static size_t part_of(size_t bytes)
     return part < PART_LEAST ? PART_LEAST : part < SLOT ? part : SLOT;
 }
 
+/* Only root knows whether it gives in pieces, when its arrays say how long each block is. */
+static bool scattered(const struct ri_node *node)
+{
+    return node->op.call.coll == RING_SCATTER && node->me != node->op.call.root;
+}
+
 static void shape(struct ri_node *node)
 {
     struct op *op = &node->op;
@@ -122,7 +125,7 @@ static void shape(struct ri_node *node)
     op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : op->call.coll == RING_BROADCAST ? part_of(op->bytes) : SLOT;
     op->stream = ri_stream_pays((ri_node_whole(op->call.coll) ? 2 : 1 + (size_t)node->size) * op->bytes, node->size);
     op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
-    op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || op->call.coll == RING_SCATTER ||
+    op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || scattered(node) ||
                  (op->call.coll == RING_ALL_REDUCE && op->bytes > node->one_shot_max);
     op->stage = STAGE_PUT;
 }
@@ -204,7 +207,7 @@ static const void *operand(struct ri_node *node, uint32_t from, uint64_t i, size
     case KIND_REMOTE:
         return bounce_of(node, from) + at;
     case KIND_LINE:
-        return line->payload + (node->op.personal ? node->me * line_share(node) : 0) + at;
+        return line->payload + (node->op.personal ? node->me * node->line_share : 0) + at;
     case KIND_DIRECT:
         return ri_node_reach(node, from, false, begin_in_src(node, from) + (size_t)i * node->op.unit + at, bytes);
     default:
@@ -338,12 +341,20 @@ static enum step leave(struct ri_node *node)
     return is_read_in_place(op) ? STEP_MOVED : STEP_DONE;
 }
 
+static enum step hear(struct ri_node *node)
+{
+    const enum step step = ri_node_hear(node);
+    if (step == STEP_MOVED && scattered(node) && kind_of(node, node->op.call.root) == KIND_LINE)
+        node->op.counts = false;
+    return step;
+}
+
 static enum step advance(struct ri_node *node)
 {
     struct op *op = &node->op;
     switch (op->stage) {
     case STAGE_ANNOUNCED:
-        return ri_node_hear(node);
+        return hear(node);
     case STAGE_PUT:
         return put_next(node);
     case STAGE_ROUND:

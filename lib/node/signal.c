@@ -58,9 +58,7 @@ void ri_node_sleep(void *arg, int ms)
 /* ---- signatures ------------------------------------------------------------------------------------------------ */
 
 /* Collectives, types and a root that maps the segment are small; an operation of the user's is known by its low bits.
- * What a collective does not use is left out.  The top bits are for the kind. */
-enum { ROOT_AT = 16, KIND_AT = 29, SIGNATURE = (1u << KIND_AT) - 1 };
-
+ * What a collective does not use is left out. */
 static ring_coll_t coll_as_called(const struct ri_call *call)
 {
     const bool arrays = call->scounts || call->rcounts;
@@ -76,7 +74,7 @@ static ring_coll_t coll_as_called(const struct ri_call *call)
     }
 }
 
-static uint32_t signature_of(const struct ri_call *call)
+uint32_t ri_node_signature(const struct ri_call *call)
 {
     return ((uint32_t)coll_as_called(call) & 15) | ((uint32_t)call->dtype & 15) << 4 |
            (ri_node_combines(call->coll) ? ((uint32_t)call->redop & 255) << 8 : 0) |
@@ -97,14 +95,12 @@ static uint32_t sig_in(const struct line *line)
     return atomic_load_explicit(&line->sig, memory_order_relaxed) & SIGNATURE;
 }
 
-/* What this call adds to the hash of all calls: all that is the same on all ranks. */
-static uint64_t hash_on(uint64_t history, uint32_t sig, uint64_t count)
+uint64_t ri_node_history(const struct ri_node *node) { return node->history; }
+
+/* All that is the same on all ranks. */
+uint64_t ri_node_hashed(const struct ri_call *call, uint32_t sig, uint64_t count)
 {
-    const ring_coll_t coll = (ring_coll_t)(sig & 15);
-    if (coll == RING_ALL_REDUCE || coll == RING_REDUCE || coll == RING_BROADCAST)
-        history ^= count * UINT64_C(0x9e3779b97f4a7c15);
-    history = (history ^ sig) * UINT64_C(0xbf58476d1ce4e5b9);
-    return history ^ history >> 29;
+    return (ri_node_whole(call->coll) ? count * UINT64_C(0x9e3779b97f4a7c15) : 0) ^ sig;
 }
 
 /* ---- announcing ------------------------------------------------------------------------------------------------ */
@@ -113,23 +109,19 @@ void ri_node_announce(struct ri_node *node)
 {
     struct op *op = &node->op;
     struct line *mine = line_of(node, node->me);
-    struct control *c = control_of(node, node->me);
     const uint64_t count = ri_node_count_to_announce(node);
-    op->sig = signature_of(&op->call);
-    node->history = hash_on(node->history, op->sig, count);
-    atomic_store_explicit(&c->history[op->seq % LINES], (uint64_t)op->seq << 32 | (uint32_t)node->history,
-                          memory_order_relaxed);
-    atomic_store_explicit(&mine->sig, op->sig | op->kind << KIND_AT, memory_order_relaxed);
-    atomic_store_explicit(&mine->count, count, memory_order_relaxed);
-    node->kind[node->me] = op->kind;
+    op->sig = ri_node_signature(&op->call);
     op->advance = op->way->advance;
+    node->kind[node->me] = op->kind;
+    note(node, op->seq, ri_node_hashed(&op->call, op->sig, count));
+    write_line(mine, op->sig | op->kind << KIND_AT, count);
     if (!node->s.patience.spins) {
         publish(node, &mine->seq, op->seq);
         return;
     }
     atomic_store_explicit(&mine->seq, op->seq, memory_order_release);
     node->owed = &mine->seq;
-    if (atomic_load_explicit(&c->sleepers, memory_order_relaxed))
+    if (atomic_load_explicit(&control_of(node, node->me)->sleepers, memory_order_relaxed))
         ri_word_wake(&mine->seq);
 }
 

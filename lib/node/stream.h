@@ -29,16 +29,23 @@ static inline void ask_for(unsigned char *line) { __asm__ volatile("prefetchw %0
 static inline void copy_lines(unsigned char *to, const unsigned char *from, size_t bytes, bool stream, bool shared)
 {
     for (size_t i = 0; i < bytes; i += 64) {
-        __m128i x[4];
+        const __m128i_u *s = (const __m128i_u *)(const void *)(from + i);
+        __m128i *d = (__m128i *)(void *)(to + i);
         if (shared && !stream && bytes - i > AHEAD)
             ask_for(to + i + AHEAD);
-        for (size_t k = 0; k < 4; k++)
-            x[k] = _mm_loadu_si128((const __m128i_u *)(const void *)(from + i + 16 * k));
-        for (size_t k = 0; k < 4; k++)
-            if (stream)
-                _mm_stream_si128((__m128i *)(void *)(to + i + 16 * k), x[k]);
-            else
-                _mm_store_si128((__m128i *)(void *)(to + i + 16 * k), x[k]);
+        const __m128i x0 = _mm_loadu_si128(s), x1 = _mm_loadu_si128(s + 1), x2 = _mm_loadu_si128(s + 2),
+                      x3 = _mm_loadu_si128(s + 3);
+        if (stream) {
+            _mm_stream_si128(d, x0);
+            _mm_stream_si128(d + 1, x1);
+            _mm_stream_si128(d + 2, x2);
+            _mm_stream_si128(d + 3, x3);
+        } else {
+            _mm_store_si128(d, x0);
+            _mm_store_si128(d + 1, x1);
+            _mm_store_si128(d + 2, x2);
+            _mm_store_si128(d + 3, x3);
+        }
     }
 }
 #endif

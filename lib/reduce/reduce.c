@@ -2,6 +2,8 @@
 /* reduce.c - which compilation of the kernels this processor runs.  Constant after start; any thread. */
 #include "lib/reduce/reduce.h"
 
+#include <stdatomic.h>
+
 #include "lib/reduce/kernels.h"
 
 static bool always(void) { return true; }
@@ -56,11 +58,17 @@ static const struct {
 #endif
 };
 
+/* Asked once: a virtual machine's host answers what a processor can, and takes tens of microseconds for it.  Threads that
+ * ask at the same time find the same. */
 size_t ri_kernel_sets(void)
 {
-    size_t n = 0;
+    static _Atomic size_t known;
+    size_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n)
+        return n;
     while (n < sizeof sets / sizeof *sets && sets[n].runs())
         n++;
+    atomic_store_explicit(&known, n, memory_order_relaxed);
     return n;
 }
 

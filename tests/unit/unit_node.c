@@ -136,7 +136,7 @@ static void run_task(struct ri_node *node, const struct job *job, const struct t
     buffers_make(&b, t, rank, job->size);
     const struct ri_call call = call_for(t, &b, rank);
     set_way(node, job, t);
-    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(job->timeout));
+    const ring_status_t status = ri_node_run(node, &call, NULL, job->timeout);
     CHECK(status == RING_OK, "rank %u: %s of %zu elements, way %s, form %u, stage %u: status %d: %s", rank,
           ring_coll_str(t->coll), t->count, node->op.way->name, node->op.kind, node->op.stage, status, ri_error_get());
     node->forced = NULL;
@@ -338,7 +338,7 @@ static ring_status_t run_alone(struct job *job, struct ri_node *node, size_t cou
     static int32_t src[100000], dst[100000];
     const struct ri_call call = {.dtype = RING_INT32, .src = src, .dst = dst, .count = count};
     (void)job;
-    return ri_node_run(node, &call, NULL, ri_deadline(timeout));
+    return ri_node_run(node, &call, NULL, timeout);
 }
 
 Test(node, a_deadline_ends_a_wait_and_stalls_are_told, .timeout = 20)
@@ -448,7 +448,7 @@ static void live_disagreeing(struct job *job, uint32_t rank)
     struct ri_call call = differing_call((unsigned)job->seed, rank == ODD_RANK);
     call.src = memset(src, 1, 3000 * 4);
     call.dst = memset(dst, 0x77, 3000 * 4);
-    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(RI_SECOND));
+    const ring_status_t status = ri_node_run(node, &call, NULL, RI_SECOND);
     CHECK(status == RING_ERR_MISMATCH, "rank %u: status %d", rank, status);
     for (size_t i = 0; i < 3000 * 4; i++)
         CHECK(dst[i] == 0x77, "dst was written");
@@ -490,7 +490,7 @@ static void live_two_roots(struct job *job, uint32_t rank)
                                      .dst = value,
                                      .count = 1};
         const struct ri_call all = {.coll = RING_BARRIER};
-        status = ri_node_run(node, calls == 51 && job->seed ? &all : &call, NULL, ri_deadline(5 * RI_SECOND));
+        status = ri_node_run(node, calls == 51 && job->seed ? &all : &call, NULL, 5 * RI_SECOND);
     }
     const struct seen *seen = &job->seen[rank];
     CHECK(calls > 51 && calls <= 51 + LINES, "rank %u: status %d in call %u", rank, status, calls);
@@ -537,7 +537,7 @@ Test(node, a_root_runs_ahead_of_the_others)
     cr_assert_eq(ahead, LINES - 1);
     call.dst = &got;
     for (; behind < ahead; behind++) {
-        cr_assert_eq(ri_node_run(nodes[1], &call, NULL, ri_deadline(RI_SECOND)), RING_OK);
+        cr_assert_eq(ri_node_run(nodes[1], &call, NULL, RI_SECOND), RING_OK);
         cr_assert_eq(got, mix(behind));
     }
     for (uint32_t r = 0; r < 2; r++)
@@ -561,7 +561,7 @@ static void live_dying(struct job *job, uint32_t rank)
     while (!atomic_load(&job->turn))
         usleep(1000);
     usleep(100000);
-    const ring_status_t status = ri_node_run(node, &call, NULL, ri_deadline(5 * RI_SECOND));
+    const ring_status_t status = ri_node_run(node, &call, NULL, 5 * RI_SECOND);
     CHECK(status == RING_ERR_PEER_LOST, "status %d", status);
     CHECK(strstr(ri_error_get(), "local rank 1"), "%s", ri_error_get());
 }
