@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ring_perf and ring_info as programs: output that parsers know, errors that people understand."""
+"""ring_perf, ring_info and compare as programs: output that parsers know, errors that people understand."""
 import json
 import os
 import re
 import stat
 import subprocess
+import sys
 
 import harness
 from harness import check, clean_env, tool
+from meta import REPO
 
 ROW = re.compile(r"^ +(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)" +
                  r" +(\d+\.?\d*|N/A) +(\d+\.?\d*|N/A) +(\d+\.?\d*|N/A) +(\d+|N/A)" * 2 + "$")
@@ -299,6 +301,29 @@ def case_info_explains_errors():
                           (["schedule", "all_reduce", "--size", "x"], "--size")):
         result = info(*options, code=2)
         check(said in result.err and not result.out, options, result)
+
+
+def compare(build, folder, *more):
+    return harness.run([sys.executable, f"{REPO}/perf/compare/compare", "--build", build, "--json", f"{folder}/out.json", *more],
+                       timeout=20)
+
+
+def case_compare_says_at_once_what_is_not_built():
+    """It would measure the others for minutes, and compare them with nothing."""
+    programs = ("tools/ringrun/ringrun", "perf/ring_perf/ring_perf", "perf/limits/limits")
+    with harness.folder() as folder:
+        result = compare(f"{folder}/no build", folder)
+        check(result.code == 1 and result.out == "" and result.seconds < 5, result)
+        check(all(p in result.err for p in programs), result)
+        check(f"meson setup --buildtype=release '{folder}/no build' {REPO} && ninja -C '{folder}/no build'\n" in result.err, result)
+        for path in ("build.ninja", *programs[:2]):
+            os.makedirs(os.path.dirname(f"{folder}/b/{path}"), exist_ok=True)
+            with open(f"{folder}/b/{path}", "w", encoding="utf8") as file:
+                os.chmod(file.fileno(), 0o755)
+        result = compare(f"{folder}/b", folder)
+        check(result.code == 1 and [p in result.err for p in programs] == [False, False, True], result)
+        check("meson setup" not in result.err and f"ninja -C {folder}/b\n" in result.err, result)
+        check(not os.path.exists(f"{folder}/out.json"), "a file of a run that did not begin")
 
 
 harness.main(globals())
