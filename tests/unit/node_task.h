@@ -10,17 +10,7 @@
 #include <stdlib.h>
 
 #include "lib/node/inner.h"
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-enum { SLOWER = 5 }; /* ThreadSanitizer takes many times as long */
-#else
-enum { SLOWER = 1 };
-#endif
+#include "tests/unit/slower.h"
 
 enum { RANKS = 17, GUARD = 64 };
 
