@@ -53,6 +53,7 @@ def case_two_hosts():
         every_field("node", 4, net=net, place=[0, 0, 1, 1])
 
 
+@harness.waits
 def case_rank_that_never_arrives():
     """Ranks 2 and 3 of 4 are not there; the others say so at RING_TIMEOUT."""
     with jobs.job(4, "sums", present=[0, 1], env={"RING_TIMEOUT": "1500ms"}) as j:
@@ -77,16 +78,33 @@ def stopped(**how):
         check("goes on after" in said, "no word that it goes on", j.story())
 
 
-def case_stopped_rank():
-    for way in jobs.WAYS:
-        stopped(env={**jobs.WAYS[way], "RING_STALL_TIME": "1s"})
+@harness.waits
+def case_stopped_rank_node():
+    stopped(env={**jobs.WAYS["node"], "RING_STALL_TIME": "1s"})
 
 
+@harness.waits
+def case_stopped_rank_slots():
+    stopped(env={**jobs.WAYS["slots"], "RING_STALL_TIME": "1s"})
+
+
+@harness.waits
+def case_stopped_rank_shm():
+    stopped(env={**jobs.WAYS["shm"], "RING_STALL_TIME": "1s"})
+
+
+@harness.waits
+def case_stopped_rank_tcp():
+    stopped(env={**jobs.WAYS["tcp"], "RING_STALL_TIME": "1s"})
+
+
+@harness.waits
 def case_stopped_rank_on_another_host():
     with harness.Net(2) as net:
         stopped(env={"RING_STALL_TIME": "1s"}, net=net, place=[0, 0, 1, 1])
 
 
+@harness.waits
 def case_rank_that_is_stopped_for_long():
     """What many ranks say meanwhile does not make it lost."""
     hosts = {r: {"RING_HOST_ID": "other" if r == 24 else "one", "RING_LOG": "error"} for r in range(25)}
@@ -99,6 +117,7 @@ def case_rank_that_is_stopped_for_long():
         check(j.wait(60) == [0] * 25, j.story())
 
 
+@harness.waits
 def case_operation_deadline():
     with jobs.job(3, "lazy", "who=1", "seconds=6", env={"RING_OP_TIMEOUT": "1s"}) as j:
         check(j.wait(10, [0, 2]) == [3, 3], j.story())

@@ -3,11 +3,14 @@
 
 A test program defines functions named case_* and ends in harness.main(globals()).  Each case either returns, raises
 (failed) or calls skip(reason).  The exit code is 1 if any failed, 77 if all were skipped, else 0.  Every case starts and
-ends with no stray process of its own and no new entry in /dev/shm or /tmp, or it has failed.
+ends with no stray process of its own and no new entry in /dev/shm or /tmp, or it has failed.  Cases that are marked with
+@harness.waits run at the end, side by side in threads; what they leave behind is laid to all of them.
 
 Environment (set by meson): RING_BUILD, the build folder.  RING_TEST_SEED changes the seed, RING_TEST_CASES picks cases by
 substring."""
+import concurrent.futures
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -24,6 +27,12 @@ SEED = int(os.environ.get("RING_TEST_SEED", "1"))
 
 class Skipped(Exception):
     pass
+
+
+def waits(case):
+    """Mark a case that mostly waits, takes nothing from random, and leaves this process as it is."""
+    case.waits = True
+    return case
 
 
 def skip(reason):
@@ -130,6 +139,9 @@ def nothing_left():
     raise AssertionError(f"left behind: processes {left}, files {sorted(files() - before_files)}")
 
 
+NETS = itertools.count()
+
+
 class Net:
     """`count` network namespaces on one bridge that lives in a namespace of its own: nothing touches the host's network.
     Host i is 10.77.0.(i+1) and fd77::(i+1) on interface eth0.  rate: e.g. '1gbit', by a token bucket each way.
@@ -141,7 +153,7 @@ class Net:
             skip("network namespaces need root")
         if subprocess.run(["ip", "netns", "list"], capture_output=True).returncode != 0:
             skip("ip netns does not work here")
-        self.prefix = f"rt{os.getpid()}"
+        self.prefix = f"rt{os.getpid()}n{next(NETS)}"
         self.names = [f"{self.prefix}h{i}" for i in range(count)]
         self.switch = f"{self.prefix}s"
         try:
@@ -211,26 +223,43 @@ def end_all(number, _):
     os._exit(1)
 
 
+def outcome(case):
+    """"ok", "skip" or "not ok", and the rest of its line, or what went wrong."""
+    begun = time.monotonic()
+    try:
+        case()
+        return "ok", f"{time.monotonic() - begun:.1f} s"
+    except Skipped as reason:
+        return "skip", f"SKIP {reason}"
+    except Exception:
+        return "not ok", traceback.format_exc()
+
+
+def watched(*cases):
+    """Outcomes of cases that run side by side, all of which have failed when something is left behind."""
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(cases))) as pool:
+        try:
+            with nothing_left():
+                found = list(pool.map(outcome, cases))
+        except AssertionError as left:
+            found = [(how, text) if how == "not ok" else ("not ok", str(left)) for how, text in found]
+    return found
+
+
 def main(names):
     adopt_orphans()
     signal.signal(signal.SIGTERM, end_all)
     random.seed(SEED)
     print(f"# seed {SEED} (RING_TEST_SEED)")
     picked = os.environ.get("RING_TEST_CASES", "")
-    cases = [(n, f) for n, f in names.items() if n.startswith("case_") and picked in n]
-    failed = skipped = 0
+    cases = [f for n, f in names.items() if n.startswith("case_") and picked in n]
+    together = [f for f in cases if hasattr(f, "waits")]
+    counted = dict.fromkeys(("ok", "skip", "not ok"), 0)
     print(f"1..{len(cases)}", flush=True)
-    for number, (name, case) in enumerate(cases, 1):
-        begun = time.monotonic()
-        try:
-            with nothing_left():
-                case()
-            print(f"ok {number} - {name} # {time.monotonic() - begun:.1f} s", flush=True)
-        except Skipped as reason:
-            skipped += 1
-            print(f"ok {number} - {name} # SKIP {reason}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"not ok {number} - {name}", flush=True)
-            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
-    sys.exit(1 if failed else 77 if cases and skipped == len(cases) else 0)
+    number = 0
+    for group in [*([f] for f in cases if f not in together), *([together] if together else [])]:
+        for case, (how, text) in zip(group, watched(*group)):
+            number, counted[how] = number + 1, counted[how] + 1
+            print(f"{'not ok' if how == 'not ok' else 'ok'} {number} - {case.__name__}", end="")
+            print("\n# " + text.replace("\n", "\n# ") if how == "not ok" else f" # {text}", flush=True)
+    sys.exit(1 if counted["not ok"] else 77 if cases and counted["skip"] == len(cases) else 0)
