@@ -4,8 +4,13 @@
 needed: check.py REPOSITORY [BUILD...].
 
 Cases are counted, not programs: TAP lines and Criterion's synthesis are read from what a program printed; a program that
-prints neither is one case.  A build is one case too.  Exit code 0 only when something ran and nothing failed."""
+prints neither is one case.  A build is one case too.  Exit code 0 only when something ran and nothing failed.
+
+Most tests of processes sleep, one at a time.  So the next builds are made beside them, and those whose tests do not look at
+the clock are tested there too, with what the processors have left: the kernel takes a processor from an idle thread at once
+when a test wants it."""
 import collections
+import concurrent.futures
 import json
 import os
 import re
@@ -15,22 +20,26 @@ import sys
 import tempfile
 import time
 
-# name, folder, options, environment, suites (None: all; empty: build only)
+# name, folder, options, environment, suites (None: all; empty: build only), timed (whether tests look at the clock)
 HERE = os.path.dirname(os.path.realpath(__file__))
-Build = collections.namedtuple("Build", "name folder options env suites")
+Build = collections.namedtuple("Build", "name folder options env suites timed")
 IN_PROCESS = ("unit", "sim", "conformance", "sanitize")
 WITH_THREADS = ("unit", "conformance", "sanitize")  # a simulation has one thread
 BUILDS = [
-    Build("normal", "build", [], {}, None),
-    Build("address", "build-address", ["-Db_sanitize=address,undefined", "-Db_lundef=false"], {}, IN_PROCESS),
-    Build("thread", "build-thread", ["-Db_sanitize=thread", "-Db_lundef=false"], {}, WITH_THREADS),
+    Build("normal", "build", [], {}, None, True),
+    Build("address", "build-address", ["-Db_sanitize=address,undefined", "-Db_lundef=false"], {}, IN_PROCESS,
+          True),
+    Build("thread", "build-thread", ["-Db_sanitize=thread", "-Db_lundef=false"], {}, WITH_THREADS, True),
     Build("clang", "build-clang", ["-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false"], {"CC": "clang"},
-          ("fuzz",)),
-    Build("arm", "build-arm", ["--cross-file", f"{HERE}/../arm/aarch64.ini", "-Dkernels_only=true"], {}, None),
-    Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, ()),
+          ("fuzz",), False),
+    Build("arm", "build-arm", ["--cross-file", f"{HERE}/../arm/aarch64.ini", "-Dkernels_only=true"], {}, None,
+          False),
+    Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, (), False),
 ]
 STRICT = "-Dwerror=true"  # not for users: their compiler may know warnings that ours does not
 PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
+IDLY = ["chrt", "--idle", "0"] if shutil.which("chrt") else ["nice", "-n", "19"]
+IDLE_PATIENCE = "20"
 ENVIRONMENT = {
     "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
@@ -115,15 +124,15 @@ def is_strict(folder):
         return any(o["name"] == "werror" and o["value"] is True for o in json.load(file))
 
 
-def make(build, repo, folder):
+def make(build, repo, folder, prefix):
     env = {**os.environ, **build.env}
     if not os.path.exists(f"{folder}/build.ninja"):
-        if not logged(["meson", "setup", *(["--wipe"] if os.path.isdir(f"{folder}/meson-private") else []), STRICT,
+        if not logged([*prefix, "meson", "setup", *(["--wipe"] if os.path.isdir(f"{folder}/meson-private") else []), STRICT,
                        *build.options, folder, repo], env):
             return False
     elif not is_strict(folder) and not logged(["meson", "configure", folder, STRICT], env):
         return False
-    return logged(["ninja", "-C", folder], env)
+    return logged([*prefix, "ninja", "-C", folder], env)
 
 
 def chosen(build, folder):
@@ -150,7 +159,7 @@ def wrapper(build):
     return ["--wrapper", "setarch -R"] if fixed and not fine else []
 
 
-def run(build, folder):
+def run(build, folder, prefix):
     """Run the tests of a build; returns the programs' entries in meson's log."""
     suites = chosen(build, folder)
     if suites is None:
@@ -158,8 +167,9 @@ def run(build, folder):
     log = f"{folder}/meson-logs/testlog.json"
     if os.path.exists(log):
         os.unlink(log)
-    subprocess.run(["meson", "test", "-C", folder, "--no-rebuild", "--timeout-multiplier", PATIENCE, *wrapper(build), *suites],
-                   env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL)
+    patience = IDLE_PATIENCE if prefix else PATIENCE
+    subprocess.run([*prefix, "meson", "test", "-C", folder, "--no-rebuild", "--timeout-multiplier", patience, *wrapper(build),
+                    *suites], env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL)
     if not os.path.exists(log):
         return [{"name": "meson test", "result": "ERROR", "stdout": "meson test left no log"}]
     with open(log, encoding="utf8", errors="replace") as lines:
@@ -167,8 +177,13 @@ def run(build, folder):
 
 
 def tail(test, lines=40):
-    text = (test.get("stdout") or "") + "\n" + (test.get("stderr") or "")
-    return "\n".join("   | " + line for line in text.strip().splitlines()[-lines:])
+    """The last of what a test printed, and before it what makes the same happen again: its seeds, and what meson fills
+    fresh memory with."""
+    said = ((test.get("stdout") or "") + "\n" + (test.get("stderr") or "")).strip().splitlines()
+    filled = (test.get("env") or {}).get("MALLOC_PERTURB_")
+    again = [f"# MALLOC_PERTURB_={filled}"] if filled else []
+    again += [line for line in said[:-lines] if re.search(r"\bseed\b|_SEED\b", line)][:lines]
+    return "\n".join("   | " + line for line in again + said[-lines:])
 
 
 def can_fuzz(compiler):
@@ -189,25 +204,46 @@ def lacking(build):
     return None
 
 
-def check(build, repo):
-    """One build from beginning to end: count, failures and skips as texts."""
-    begun, failures, skips = time.monotonic(), [], []
-    reason = lacking(build)
-    if reason:
-        return Count(skipped=1), [], [f"{build.name}: {reason}"]
-    folder = os.path.join(repo, build.folder)
+def made(build, repo, prefix=()):
+    """Make a build; what it took is in the line that says so."""
+    begun, folder = time.monotonic(), os.path.join(repo, build.folder)
     say(f"{build.name}: building in {folder}")
-    if not make(build, repo, folder):
+    done = make(build, repo, folder, prefix)
+    say(f"{build.name}: {'built' if done else 'NOT BUILT'} in {time.monotonic() - begun:.0f} s")
+    return done
+
+
+def tested(build, repo, done, prefix=()):
+    """The tests of a build that was made: count, failures and skips as texts."""
+    begun, failures, skips = time.monotonic(), [], []
+    if not done:
         return Count(failed=1), [f"{build.name}: the build failed"], []
     count = Count(passed=1)
-    for test in run(build, folder):
+    for test in run(build, os.path.join(repo, build.folder), prefix):
         found, reasons = cases(test)
         count += found
         skips += [f"{build.name}: {test['name']}: {r}" for r in reasons]
         if found.failed:
             failures.append(f"{build.name}: {test['name']} ({test['result']})\n{tail(test)}")
-    say(f"{build.name}: {count} in {time.monotonic() - begun:.0f} s")
+    say(f"{build.name}: {count}, tested in {time.monotonic() - begun:.0f} s")
     return count, failures, skips
+
+
+def check_all(builds, repo):
+    """Results in the order of the builds.  The first is made alone; the timed ones are tested one after the other."""
+    reasons = {b.name: lacking(b) for b in builds}
+    results = {name: (Count(skipped=1), [], [f"{name}: {reason}"]) for name, reason in reasons.items() if reason}
+    possible = [b for b in builds if not reasons[b.name]]
+    timed = [b for b in possible if b.timed]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as beside:
+        ready = {b.name: made(b, repo) for b in timed[:1]}
+        later = {b.name: beside.submit(made, b, repo, IDLY) for b in timed[1:]}
+        others = {b.name: beside.submit(lambda b=b: tested(b, repo, made(b, repo, IDLY), IDLY)) for b in possible if not b.timed}
+        for build in timed:
+            done = ready[build.name] if build.name in ready else later[build.name].result()
+            results[build.name] = tested(build, repo, done)
+        results.update({name: other.result() for name, other in others.items()})
+    return [results[b.name] for b in builds]
 
 
 def main():
@@ -216,17 +252,16 @@ def main():
     if unknown:
         sys.exit(f"tools/check: no build is called {', '.join(sorted(unknown))}; there are "
                  f"{', '.join(b.name for b in BUILDS)}")
-    total, failures, skips = Count(), [], []
-    for build in BUILDS:
-        if not wanted or build.name in wanted:
-            count, failed, skipped = check(build, repo)
-            total += count
-            failures += failed
-            skips += skipped
+    begun, total, failures, skips = time.monotonic(), Count(), [], []
+    for count, failed, skipped in check_all([b for b in BUILDS if not wanted or b.name in wanted], repo):
+        total += count
+        failures += failed
+        skips += skipped
     for title, texts in (("skipped", skips), ("FAILED", failures)):
         if texts:
             say(title)
             print("\n".join(texts))
+    say(f"{time.monotonic() - begun:.0f} s")
     print(total, flush=True)
     sys.exit(0 if total.passed and not total.failed else 1)
 
