@@ -44,18 +44,31 @@ def calls(strace, operations, size):
         return done, empty
 
 
+def per_operation(strace, size):
+    few, many = calls(strace, FEW, size)[0], calls(strace, MANY, size)[0]
+    return {name: (many.get(name, 0) - few.get(name, 0)) / (MANY - FEW) for name in many}
+
+
+def too_many(per):
+    """What is wrong with the calls of an operation; empty: nothing."""
+    sends = sum(per.get(n, 0) for n in TRANSFERS[:3])
+    receives = sum(per.get(n, 0) for n in TRANSFERS[3:])
+    others = {n: p for n, p in per.items() if n not in TRANSFERS and n not in QUIET and p > 0.02}
+    wrong = [] if 0.98 <= sends <= 1.02 else [f"{sends} sends"]
+    # Fewer when the peer is an operation ahead: then one call brings the bytes of both.
+    wrong += [] if 0.4 <= receives <= 1.05 else [f"{receives} receives"]
+    return wrong + ([f"other calls {others}"] if others else [])
+
+
 def case_one_call_each_way():
+    """By the best of three: on a busy machine a message comes in pieces now and then, but a call too many of ours comes with
+    every message of every run."""
     strace = traced()
     for size in (8, 256, 8192):
-        few, many = calls(strace, FEW, size)[0], calls(strace, MANY, size)[0]
-        per = {name: (many.get(name, 0) - few.get(name, 0)) / (MANY - FEW) for name in many}
-        sends = sum(per.get(n, 0) for n in TRANSFERS[:3])
-        receives = sum(per.get(n, 0) for n in TRANSFERS[3:])
-        others = {n: p for n, p in per.items() if n not in TRANSFERS and n not in QUIET and p > 0.02}
-        check(0.98 <= sends <= 1.02, size, "bytes:", sends, "sends an operation", per)
-        # Fewer when the peer is an operation ahead: then one call brings the bytes of both.
-        check(0.4 <= receives <= 1.05, size, "bytes:", receives, "receives an operation", per)
-        check(not others, size, "bytes: other calls in an operation", others)
+        tries = []
+        while len(tries) < 3 and (not tries or too_many(tries[-1])):
+            tries.append(per_operation(strace, size))
+        check(not too_many(tries[-1]), size, "bytes, in an operation:", *(too_many(t) for t in tries), tries)
 
 
 def case_large_calls():
