@@ -65,10 +65,12 @@ def missing_rank_is_named(launcher):
                                r"a rank died .*; rank 2 had not arrived)", line), r)
 
 
+@harness.waits
 def case_mpirun_names_the_rank_that_does_not_come():
     missing_rank_is_named(mpirun(4))
 
 
+@harness.waits
 def case_ringrun_names_the_rank_that_does_not_come():
     missing_rank_is_named(ringrun(4))
 

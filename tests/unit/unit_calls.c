@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/unit/ranks.h"
+#include "tests/unit/slower.h"
 
 enum { GUARD = 0x5a5a5a5a, GAP = 3 };
 
@@ -180,7 +181,8 @@ static ring_call_t call_of(const struct trial *t)
 static void check_result(const struct rank *r, const struct trial *t, const char *how)
 {
     const char *way = ((const struct way *)r->job->arg)->name;
-    for (size_t i = 0; has_dst(t) && i < t->dst_len; i++)
+    const bool wrong = has_dst(t) && memcmp(t->dst, t->want, t->dst_len * sizeof *t->dst);
+    for (size_t i = 0; wrong && i < t->dst_len; i++) /* an assertion takes longer than what it is about */
         cr_assert_eq(t->dst[i], t->want[i],
                      "%s%s by %s, %s, %u ranks, root %u, count %zu, seed %u: rank %u, element %zu: %d instead of %d",
                      ring_coll_str(t->coll), t->in_place ? " in place" : "", way, how, t->n, t->root, t->count, t->seed,
@@ -190,8 +192,10 @@ static void check_result(const struct rank *r, const struct trial *t, const char
     for (size_t i = 0; i < GAP; i++)
         cr_assert_eq(t->memory[t->src_len + t->dst_len + 2 * GAP + i], GUARD, "%s wrote behind its buffer",
                      ring_coll_str(t->coll));
+    bool changed = false;
     for (size_t k = 0; k < t->src_len && !t->in_place && !src_blocks(t->coll); k++)
-        cr_assert_eq(t->src[k], given(t, t->me, 0, k), "%s changed its source", ring_coll_str(t->coll));
+        changed |= t->src[k] != given(t, t->me, 0, k);
+    cr_assert_not(changed, "%s changed its source", ring_coll_str(t->coll));
 }
 
 /* By the named function, which is what most people call. */
@@ -292,7 +296,7 @@ static struct trial random_trial(const struct rank *r, uint32_t i)
 
 static void many_trials(struct rank *r)
 {
-    for (uint32_t i = 0; i < 4 * COLLS; i++) {
+    for (uint32_t i = 0; i < (SLOWER > 1 ? 2 : 4) * COLLS; i++) {
         struct trial t = random_trial(r, i);
         one_trial(r, &t, mix(t.seed) % 4);
     }

@@ -15,6 +15,10 @@
 #include "lib/base/mem.h"
 #include "perf/ring_perf/number.h"
 #include "tests/unit/ranks.h"
+#include "tests/unit/slower.h"
+
+/* ThreadSanitizer looks at every third count. */
+enum { STEP = SLOWER > 2 ? 3 : 1 };
 
 /* ---- every type and operation ---------------------------------------------------------------------------------- */
 
@@ -96,13 +100,13 @@ static void one_call(struct rank *r, ring_dtype_t dtype, ring_redop_t redop, siz
     }
     unsigned char *out = in_place ? src : dst;
     WORKS(ring_all_reduce(r->comm, src, out, count, dtype, redop));
-    for (size_t i = 0; i < bytes; i++)
+    const bool wrong = memcmp(out, want, bytes);
+    for (size_t i = 0; wrong && i < bytes; i++) /* an assertion takes longer than what it is about */
         cr_assert_eq(out[i], want[i], "%s %s of %zu on rank %u of %u by %s: byte %zu", ring_dtype_str(dtype),
                      ring_redop_str(redop), count, r->rank, r->job->size, ((const struct way *)r->job->arg)->name, i);
-    for (size_t i = 0; i < count && !in_place; i++) {
+    for (size_t i = 0; i < count && !in_place; i++)
         store(want, i, dtype, value(dtype, r->rank, i));
-        cr_assert_eq(memcmp(src + i * esize, want + i * esize, esize), 0, "the send buffer changed at %zu", i);
-    }
+    cr_assert(in_place || !memcmp(src, want, bytes), "the send buffer changed");
     free(src);
     free(dst);
     free(want);
@@ -113,8 +117,9 @@ static void all_types(struct rank *r)
     static const size_t counts[] = {1, 1000, 20011};
     for (int d = 0; ring_dtype_str((ring_dtype_t)d); d++)
         for (int o = 0; ring_redop_str((ring_redop_t)o); o++)
-            for (size_t i = 0; i < sizeof counts / sizeof *counts && ring_redop_fits((ring_dtype_t)d, (ring_redop_t)o); i++)
-                one_call(r, (ring_dtype_t)d, (ring_redop_t)o, counts[i], (d + o + (int)i) % 2);
+            for (size_t i = (size_t)(d + o) % STEP; i < sizeof counts / sizeof *counts; i += STEP)
+                if (ring_redop_fits((ring_dtype_t)d, (ring_redop_t)o))
+                    one_call(r, (ring_dtype_t)d, (ring_redop_t)o, counts[i], (d + o + (int)i) % 2);
 }
 
 Test(comm, every_type_and_operation_by_every_way, .timeout = 200) { by_every_way((uint32_t[]){2, 5, 0}, all_types); }
@@ -123,9 +128,9 @@ Test(comm, every_type_and_operation_by_every_way, .timeout = 200) { by_every_way
 
 static void many_sizes(struct rank *r)
 {
-    for (size_t count = 0; count < 40; count++)
+    for (size_t count = 0; count < 40; count += STEP)
         one_call(r, RING_INT32, RING_SUM, count, count % 2);
-    for (size_t count = 41; count < 300000; count = count * 5 / 2 + 1)
+    for (size_t count = 41; count < 300000; count = count * (STEP > 1 ? 13 : 5) / 2 + 1)
         one_call(r, RING_FLOAT, RING_AVG, count, count % 2);
 }
 
