@@ -235,10 +235,11 @@ def check_all(builds, repo):
     results = {name: (Count(skipped=1), [], [f"{name}: {reason}"]) for name, reason in reasons.items() if reason}
     possible = [b for b in builds if not reasons[b.name]]
     timed = [b for b in possible if b.timed]
+    prefix = IDLY if timed else []
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as beside:
         ready = {b.name: made(b, repo) for b in timed[:1]}
         later = {b.name: beside.submit(made, b, repo, IDLY) for b in timed[1:]}
-        others = {b.name: beside.submit(lambda b=b: tested(b, repo, made(b, repo, IDLY), IDLY)) for b in possible if not b.timed}
+        others = {b.name: beside.submit(lambda b=b: tested(b, repo, made(b, repo, prefix), prefix)) for b in possible if not b.timed}
         for build in timed:
             done = ready[build.name] if build.name in ready else later[build.name].result()
             results[build.name] = tested(build, repo, done)
