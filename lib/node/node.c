@@ -9,8 +9,9 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-/* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time. */
-enum { EAGER_LOOKS = 128, SPINS_LEAST = 32, EDGES = 4 };
+/* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time.  A piece of work
+ * counts as some of them, so that a long operation comes to look at the abort word. */
+enum { EAGER_LOOKS = 192, EAGER_MOVE = 16, SPINS_LEAST = 32, EDGES = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -245,8 +246,8 @@ static enum step advance_eagerly(struct ri_node *node)
     enum step step = node->op.advance(node);
     if (step == STEP_MOVED)
         step = node->op.advance(node);
-    const int looks = node->s.patience.spins ? EAGER_LOOKS : 0;
-    for (int look = 0; look < looks && step == STEP_WAIT; look++)
+    for (int looks = node->s.patience.spins ? EAGER_LOOKS : 0; looks > 0 && step < STEP_DONE;
+         looks -= step == STEP_MOVED ? EAGER_MOVE : 1)
         step = node->op.advance(node);
     return step;
 }

@@ -74,7 +74,9 @@ class Bench:
             clean_env(**where.ring_env, **env))
         with open(out, encoding="utf8") as file:
             rows = json.load(file)["results"]
-        return {size: {**row["out_of_place"], "how": f"{row['transport']}/{row['algorithm']}"}
+        # The peers broadcast in place, without a copy on root; so the same is taken of ours.
+        side = "in_place" if s.coll == "broadcast" else "out_of_place"
+        return {size: {**row[side], "how": f"{row['transport']}/{row['algorithm']}"}
                 for size, row in zip(s.sizes, rows)}
 
     # ---- peers ----

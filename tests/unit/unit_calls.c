@@ -476,4 +476,48 @@ static void refusals(struct rank *r)
     WORKS(ring_barrier(c)); /* and nothing was lost */
 }
 
+/* A call like the last one is checked in another way: for every collective, one that works, and then what differs from
+ * it in a single thing. */
+static void refusals_after_their_like(struct rank *r)
+{
+    int32_t a[64] = {0}, b[64] = {0};
+    ring_comm_t *c = r->comm;
+    for (int i = 0; i < 2; i++) {
+        WORKS(ring_all_reduce(c, a, b, 4, RING_INT32, RING_SUM));
+        REFUSED(ring_all_reduce(c, (char *)a + 2, b, 4, RING_INT32, RING_SUM), "aligned");
+        REFUSED(ring_all_reduce(c, a, (char *)b + 1, 4, RING_INT32, RING_SUM), "aligned");
+        REFUSED(ring_all_reduce(c, NULL, b, 4, RING_INT32, RING_SUM), "src is NULL");
+        REFUSED(ring_all_reduce(c, a, NULL, 4, RING_INT32, RING_SUM), "dst is NULL");
+        REFUSED(ring_all_reduce(c, a, a + 3, 4, RING_INT32, RING_SUM), "overlap by 4 bytes");
+        REFUSED(ring_all_reduce(c, a + 3, a, 4, RING_INT32, RING_SUM), "overlap by 4 bytes");
+        REFUSED(ring_all_reduce(c, a, b, 4, (ring_dtype_t)99, RING_SUM), "dtype 99");
+        REFUSED(ring_all_reduce(c, a, b, 4, RING_INT32, (ring_redop_t)99), "redop 99");
+        WORKS(ring_all_reduce(c, a, a, 4, RING_INT32, RING_SUM));
+        WORKS(ring_reduce(c, a, r->rank ? NULL : b, 4, RING_INT32, RING_SUM, 0));
+        REFUSED(ring_reduce(c, a, b, 4, RING_INT32, RING_SUM, 2), "root 2");
+        if (!r->rank)
+            REFUSED(ring_reduce(c, a, NULL, 4, RING_INT32, RING_SUM, 0), "dst is NULL");
+        WORKS(ring_broadcast(c, r->rank ? NULL : a, b, 4, RING_INT32, 0));
+        if (!r->rank)
+            REFUSED(ring_broadcast(c, NULL, b, 4, RING_INT32, 0), "src is NULL");
+        WORKS(ring_all_gather(c, a, b, 4, RING_INT32));
+        REFUSED(ring_all_gather(c, b + 2, b, 4, RING_INT32), "overlap");
+        WORKS(ring_all_gather(c, b + 4 * r->rank, b, 4, RING_INT32));
+        WORKS(ring_reduce_scatter(c, a, b, 4, RING_INT32, RING_SUM));
+        REFUSED(ring_reduce_scatter(c, a, a + 2, 4, RING_INT32, RING_SUM), "overlap");
+        WORKS(ring_all_to_all(c, a, b, 4, RING_INT32));
+        REFUSED(ring_all_to_all(c, a, a + 8 - 1, 4, RING_INT32), "overlap");
+        WORKS(ring_scatter(c, r->rank ? NULL : a, b, 4, RING_INT32, 0));
+        REFUSED(ring_scatter(c, a, NULL, 4, RING_INT32, 0), "dst is NULL");
+        WORKS(ring_gather(c, a, r->rank ? NULL : b, 4, RING_INT32, 0));
+        REFUSED(ring_gather(c, NULL, b, 4, RING_INT32, 0), "src is NULL");
+    }
+    WORKS(ring_barrier(c));
+}
+
+Test(calls, refuse_what_differs_from_the_last_call, .timeout = 60)
+{
+    by_every_way((uint32_t[]){2, 0}, refusals_after_their_like);
+}
+
 Test(calls, refuse_what_makes_no_sense, .timeout = 60) { by_every_way((uint32_t[]){2, 0}, refusals); }
