@@ -25,7 +25,7 @@
 
 enum {
     LINE_PAYLOAD = 48,
-    LINES = 8,
+    LINES = 256,
     SLOTS = 2,         /* input slots, and as many output slots; a power of two */
     SLOT = 256 << 10,  /* bytes of an input slot */
     BLOCK = 16 << 10,  /* bytes of a share that stay in the first-level cache */

@@ -181,17 +181,27 @@ static bool same_history(const struct ri_node *node, uint32_t peer, uint32_t seq
 
 /* ---- entering -------------------------------------------------------------------------------------------------- */
 
-/* How far a peer has come, of `need` and later until now; false: not so far, and this is now waited for. */
+static bool has_come_to(const struct ri_node *node, uint32_t peer, uint32_t seq)
+{
+    const struct line *line = &control_of(node, peer)->line[seq % LINES];
+    return not_before(atomic_load_explicit(&line->seq, memory_order_acquire), seq);
+}
+
+/* How far a peer has come, of `need` and later until now, by halves; false: not so far, and this is now waited for. */
 static bool come_to(struct ri_node *node, uint32_t peer, uint32_t need, uint32_t *seq_out)
 {
-    struct control *c = control_of(node, peer);
-    for (uint32_t seq = node->op.seq - 1; seq != need; seq--)
-        if (not_before(atomic_load_explicit(&c->line[seq % LINES].seq, memory_order_acquire), seq)) {
-            *seq_out = seq;
-            return true;
-        }
-    *seq_out = need;
-    return reached(node, peer, &c->line[need % LINES].seq, need);
+    uint32_t low = need, high = node->op.seq;
+    if (!reached(node, peer, &control_of(node, peer)->line[need % LINES].seq, need))
+        return false;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (has_come_to(node, peer, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    *seq_out = low;
+    return true;
 }
 
 /* A rank writes the line of operation k only when everybody has come to k-LINES+1.  Most operations look at everybody

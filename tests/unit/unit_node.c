@@ -482,7 +482,7 @@ static void live_two_roots(struct job *job, uint32_t rank)
     int32_t value[2] = {(int32_t)rank, 0};
     ring_status_t status = RING_OK;
     uint32_t calls = 0;
-    for (; calls < 100 && !status; calls++) {
+    for (; calls < 100 + LINES && !status; calls++) {
         const struct ri_call call = {.coll = RING_BROADCAST,
                                      .dtype = RING_INT32,
                                      .root = calls == 50 ? rank : 0,
@@ -516,7 +516,7 @@ Test(node, two_who_both_are_root_find_out, .timeout = 60)
 /* Nothing but lines and slots limits how far a root runs ahead; and what the others get is what was sent. */
 Test(node, a_root_runs_ahead_of_the_others)
 {
-    static uint64_t sent[100], got;
+    static uint64_t sent[LINES + 100], got;
     struct job job;
     struct ri_node *nodes[2];
     job_begin(&job, 2);
@@ -525,7 +525,7 @@ Test(node, a_root_runs_ahead_of_the_others)
     struct ri_call call = {.coll = RING_BROADCAST, .dtype = RING_UINT64, .count = 1, .dst = &got};
     uint32_t ahead = 0, behind = 0;
     bool done = true, moved;
-    while (done && ahead < 100) {
+    while (done && ahead < LINES + 100) {
         sent[ahead] = mix(ahead);
         call.src = &sent[ahead];
         call.dst = &sent[ahead];
