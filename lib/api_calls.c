@@ -48,7 +48,11 @@ static ring_status_t make_op(ring_comm_t *c, const ring_call_t *given, struct ri
     ring_status_t status = ri_op_new(c, given->coll, &op);
     if (status)
         return status;
-    status = ri_arguments_check(c, given, ri_arguments_room(c, given->coll) ? op->room : NULL, &op->call);
+    const struct ri_call *again = ri_arguments_again(c, given);
+    if (again)
+        op->call = *again;
+    else
+        status = ri_arguments_check(c, given, ri_arguments_room(c, given->coll) ? op->room : NULL, &op->call);
     if (status)
         ri_op_discard(op);
     else

@@ -140,7 +140,7 @@ struct plan {
     size_t bytes, share;
     const struct ri_reduction *red;
 };
-enum { PLANS = RING_BARRIER + 1 };
+enum { PLANS = 16 };
 
 struct ri_node {
     struct ri_node_setup s;
@@ -150,7 +150,7 @@ struct ri_node {
     size_t data_stride, out_bytes, sub; /* bytes: of a rank's data, of an output slot, of a sub-slot */
     size_t edges_at;                    /* bytes of a rank's data before its edge areas */
     size_t line_share;                  /* bytes of a line that are for one taker, when each gets something else */
-    struct plan plan[PLANS];            /* by collective */
+    struct plan plan[PLANS];            /* by collective, of which there are at most so many */
     struct op op;
     uint32_t seq;                     /* the last operation begun */
     uint32_t seen;                    /* every peer has come to this operation, and agreed with all up to it */

@@ -12,7 +12,7 @@ enum { LOOKS = 400 };
 
 static const struct plan *make_plan(struct ri_node *node, const struct ri_call *call)
 {
-    struct plan *p = &node->plan[call->coll];
+    struct plan *p = &node->plan[call->coll % PLANS];
     const ring_coll_t coll = call->coll;
     const bool root = node->me == call->root, rooted = ri_node_rooted(coll);
     const uint32_t sig = ri_node_signature(call);
@@ -34,7 +34,7 @@ static const struct plan *make_plan(struct ri_node *node, const struct ri_call *
 
 static inline const struct plan *plan_for(struct ri_node *node, const struct ri_call *call)
 {
-    const struct plan *p = &node->plan[call->coll];
+    const struct plan *p = &node->plan[call->coll % PLANS];
     return p->count == call->count && p->coll == call->coll && p->dtype == call->dtype && p->redop == call->redop &&
                    p->root == call->root
                ? p

@@ -113,7 +113,7 @@ static char *parse_line(struct hosts *hosts, char *line)
         return NULL;
     if (!slots)
         return parse_entry(hosts, entry);
-    uint32_t count;
+    uint32_t count = 0;
     if (more)
         return need_format("'%s' is one word too many (a line is: host [slots=N])", more);
     if (strncmp(slots, "slots=", 6) != 0)
