@@ -22,8 +22,8 @@ uint32_t ri_node_taker(const struct ri_node *node)
 
 static bool flows(const struct ri_call *call, uint32_t from, uint32_t to)
 {
-    return (!ri_node_from_root(call->coll) || from == call->root) && (!ri_node_to_root(call->coll) || to == call->root) &&
-           call->coll != RING_BARRIER;
+    return (!ri_node_from_root(call->coll) || from == call->root) &&
+           (!ri_node_to_root(call->coll) || to == call->root) && call->coll != RING_BARRIER;
 }
 
 bool ri_node_gives(const struct ri_node *node, uint32_t to) { return flows(&node->op.call, node->me, to); }

@@ -87,7 +87,7 @@ struct control {
     uint32_t heaps;
     uint64_t nonce_at, nonce;
     uint64_t took_ns[2][PROBE_WAYS][PROBE_SIZES]; /* moves, sums */
-    _Atomic uint32_t processor; /* on which the rank last waited past its pauses, plus one */
+    _Atomic uint32_t processor;                   /* on which the rank last waited past its pauses, plus one */
 };
 
 /* Every way is in these stages first. */
@@ -135,8 +135,9 @@ struct plan {
     size_t count;
     bool fits; /* what is given fits into lines, and nothing else is to be said */
     bool personal, combines, hears_all, gives, takes;
-    uint32_t sig;    /* in the line, with the kind */
-    uint64_t hashed; /* of count and sig           */
+    uint32_t looks;  /* before a peer counts as late */
+    uint32_t sig;    /* in the line, with the kind   */
+    uint64_t hashed; /* of count and sig             */
     size_t bytes, share;
     const struct ri_reduction *red;
 };
@@ -327,6 +328,21 @@ static inline void write_line(struct line *line, uint32_t sig, uint64_t count)
 {
     atomic_store_explicit(&line->sig, sig, memory_order_relaxed);
     atomic_store_explicit(&line->count, count, memory_order_relaxed);
+}
+
+/* The last step.  Where ranks have processors of their own, sleepers are looked for later (settle()). */
+static inline void show_line(struct ri_node *node, uint32_t seq)
+{
+    struct control *mine = control_of(node, node->me);
+    _Atomic uint32_t *word = &mine->line[seq % LINES].seq;
+    if (!node->s.patience.spins) {
+        publish(node, word, seq);
+        return;
+    }
+    atomic_store_explicit(word, seq, memory_order_release);
+    node->owed = word;
+    if (atomic_load_explicit(&mine->sleepers, memory_order_relaxed))
+        ri_word_wake(word);
 }
 
 /* Announce the operation: op.kind, and the payload of the own line if there is one, are already written. */

@@ -13,8 +13,8 @@ static enum step begin(struct ri_node *node)
     return STEP_MOVED;
 }
 
-/* The own operand is not read from the own line: that is on its way to a peer, and fetching it back would take as long as
- * the whole exchange. */
+/* The own operand is not read from the own line: that is on its way to a peer, and fetching it back would take as long
+ * as the whole exchange. */
 static const void *operand(const struct ri_node *node, uint32_t rank)
 {
     return rank == node->me ? node->op.call.src : line_of(node, rank)->payload;

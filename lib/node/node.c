@@ -9,8 +9,8 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-/* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time.  A piece of work
- * counts as some of them, so that a long operation comes to look at the abort word. */
+/* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time.  A piece of
+ * work counts as some of them, so that a long operation comes to look at the abort word. */
 enum { EAGER_LOOKS = 192, EAGER_MOVE = 16, SPINS_LEAST = 32, EDGES = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
@@ -303,8 +303,10 @@ ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, cons
                           uint64_t timeout)
 {
     const enum quick_end end = red ? QUICK_NOT : ri_node_quick(node, call);
-    if (end == QUICK_DONE)
+    if (end == QUICK_DONE) {
+        settle(node);
         return RING_OK;
+    }
     if (end == QUICK_ANNOUNCED)
         take_over(node, call);
     else

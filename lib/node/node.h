@@ -57,10 +57,10 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
 
 /* One call from beginning to end on the caller's thread; the fast path.  Every collective but send and recv; a call
  * with arrays when they are there; a barrier counts nothing.  red: of an operation of the user's, else NULL; it stays
- * until the call is complete.  timeout: nanoseconds, RI_NEVER for none; the clock is looked at only when a peer is late,
- * as that would be a fifth of the shortest call.
- * RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT, RING_ERR_MISMATCH; RING_ERR_PEER_LOST when a peer was gone
- * as its memory was read, RING_ERR_SYSTEM when it could not be read.  Any error is final for the node. */
+ * until the call is complete.  timeout: nanoseconds, RI_NEVER for none; the clock is looked at only when a peer is
+ * late, as that would be a fifth of the shortest call. RING_OK, RING_ERR_ABORTED (abort word), RING_ERR_TIMEOUT,
+ * RING_ERR_MISMATCH; RING_ERR_PEER_LOST when a peer was gone as its memory was read, RING_ERR_SYSTEM when it could not
+ * be read.  Any error is final for the node. */
 ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red,
                           uint64_t timeout);
 /* A hash of all calls so far; equal on all ranks that have made the same. */

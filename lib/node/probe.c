@@ -4,12 +4,13 @@
  *
  * That may be forbidden (ptrace policy, user and pid namespaces, seccomp), and a pid may mean another process here than
  * there; so every rank reads a number from every peer, and only when all have read all the right numbers is it used.
- * Then all ways are run on real calls of two sizes, and timed: which one wins depends on caches, kernel and mitigations,
- * not on anything that could be looked up.  What is summed up is written anew each time, as a program would; what is
- * moved is not, as parameters are.  All ranks decide alike, from the slowest rank's times.  Sums go through slots unless
- * reading is clearly faster, because it loses more when two ranks come to run further apart than they did here; moves
- * are read when that is about as fast, because slots take the giver's time too.  Where ranks outnumber processors slots
- * won at every size that was measured, so nothing is timed there.  Memory: scratch buffers, freed at the end. */
+ * Then all ways are run on real calls of two sizes, and timed: which one wins depends on caches, kernel and
+ * mitigations, not on anything that could be looked up.  What is summed up is written anew each time, as a program
+ * would; what is moved is not, as parameters are.  All ranks decide alike, from the slowest rank's times.  Sums go
+ * through slots unless reading is clearly faster, because it loses more when two ranks come to run further apart than
+ * they did here; moves are read when that is about as fast, because slots take the giver's time too.  Where ranks
+ * outnumber processors slots won at every size that was measured, so nothing is timed there.  Memory: scratch buffers,
+ * freed at the end. */
 
 #include "lib/base/clock.h"
 #include "lib/base/conf.h"
@@ -90,8 +91,8 @@ struct trial {
     uint64_t deadline;
 };
 
-/* What is compared: slots with plain stores, slots with stores past the caches, and reading; in a broadcast, which moves,
- * and in an all-reduce, which sums. */
+/* What is compared: slots with plain stores, slots with stores past the caches, and reading; in a broadcast, which
+ * moves, and in an all-reduce, which sums. */
 enum { PLAIN, STREAMED, READ };
 enum { MOVES, SUMS, KINDS };
 enum { CLEARLY = 9, ABOUT = 11 }; /* tenths */

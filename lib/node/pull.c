@@ -82,9 +82,8 @@ static bool may_be_read_remotely(const struct ri_node *node, size_t most)
     const struct op *op = &node->op;
     if (!pays_to_read(node, most))
         return false;
-    return !ri_node_combines(op->call.coll) ||
-           ((op->call.coll != RING_ALL_REDUCE || op->call.src != op->call.dst) &&
-            (most < op->unit ? most : op->unit) <= bounce_room(node));
+    return !ri_node_combines(op->call.coll) || ((op->call.coll != RING_ALL_REDUCE || op->call.src != op->call.dst) &&
+                                                (most < op->unit ? most : op->unit) <= bounce_room(node));
 }
 
 static uint32_t kind_for(struct ri_node *node, size_t most)
@@ -281,8 +280,7 @@ static enum step combine_round(struct ri_node *node, uint64_t i)
             return STEP_FAILED;
     }
     op->cursor = 1;
-    const struct range range = {
-        .operand = operand, .results = find_result, .i = i, .end = bytes, .stream = op->stream};
+    const struct range range = {.operand = operand, .results = find_result, .i = i, .end = bytes, .stream = op->stream};
     return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
 }
 

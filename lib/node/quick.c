@@ -2,13 +2,15 @@
 /* quick.c - the short call in a straight line: what line.c and pull.c do when all that is given fits into lines and
  * everybody is on time, for the caller who waits.
  *
- * It announces in the form that they announce in, so the ranks need not agree on it; and when a peer is late, or its line
- * is not what is expected, the call goes on in them, from having announced.  What it saves is the state that lets a call
- * be left and taken up again, and finding out the same for every call: half of the instructions of the shortest one. */
+ * It announces in the form that they announce in, so the ranks need not agree on it; and when a peer is late, or its
+ * line is not what is expected, the call goes on in them, from having announced.  What it saves is the state that lets
+ * a call be left and taken up again, and finding out the same for every call: half of the instructions of the shortest
+ * one. */
 #include "lib/node/inner.h"
 
-/* Looks before a peer counts as late: about as long as lines take to come when everybody is on time. */
-enum { LOOKS = 400 };
+/* Looks before a peer counts as late: about as long as lines take to come when everybody is on time; where ranks share
+ * processors, what has not come does not come while this one looks. */
+enum { LOOKS = 400, LOOKS_SHARED = 1 };
 
 static const struct plan *make_plan(struct ri_node *node, const struct ri_call *call)
 {
@@ -16,14 +18,15 @@ static const struct plan *make_plan(struct ri_node *node, const struct ri_call *
     const ring_coll_t coll = call->coll;
     const bool root = node->me == call->root, rooted = ri_node_rooted(coll);
     const uint32_t sig = ri_node_signature(call);
-    *p = (struct plan){.coll = coll, .dtype = call->dtype, .redop = call->redop, .root = call->root, .count = call->count};
+    *p = (struct plan){
+        .coll = coll, .dtype = call->dtype, .redop = call->redop, .root = call->root, .count = call->count};
     p->red = &node->red[call->dtype][ri_node_combines(coll) ? call->redop : RING_SUM];
     p->personal = ri_node_personal(coll);
     p->combines = ri_node_combines(coll);
     p->hears_all = !rooted || (root && ri_node_to_root(coll));
     p->share = p->personal ? node->line_share : 0;
-    p->fits = node->s.patience.spins && node->size > 1 &&
-              call->count <= (p->personal ? node->line_share : LINE_PAYLOAD) / p->red->esize;
+    p->looks = node->s.patience.spins ? LOOKS : LOOKS_SHARED;
+    p->fits = node->size > 1 && call->count <= (p->personal ? node->line_share : LINE_PAYLOAD) / p->red->esize;
     p->bytes = p->fits ? call->count * p->red->esize : 0;
     p->gives = p->bytes && (!rooted || root == ri_node_from_root(coll));
     p->takes = ri_node_from_root(coll) && !root;
@@ -68,8 +71,8 @@ static inline const unsigned char *given_by(const struct ri_node *node, const st
 static inline bool agrees(const struct ri_node *node, const struct plan *p, uint32_t peer)
 {
     struct line *line = line_at(node, peer);
-    for (int looks = 0; atomic_load_explicit(&line->seq, memory_order_acquire) != node->seq; looks++)
-        if (looks == LOOKS)
+    for (uint32_t looks = p->looks; atomic_load_explicit(&line->seq, memory_order_acquire) != node->seq; looks--)
+        if (!looks)
             return false;
     return atomic_load_explicit(&line->sig, memory_order_relaxed) == p->sig &&
            atomic_load_explicit(&line->count, memory_order_relaxed) == p->count;
@@ -135,8 +138,6 @@ enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call)
 {
     const struct plan *p = plan_for(node, call);
     const uint32_t seq = node->seq + 1;
-    struct control *mine = control_of(node, node->me);
-    struct line *line = &mine->line[seq % LINES];
     if (!p->fits || call->scounts || call->rcounts || node->forced ||
         (p->hears_all ? node->seen != node->seq : !not_before(node->seen, seq - LINES + 1)))
         return QUICK_NOT;
@@ -144,14 +145,7 @@ enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call)
     note(node, seq, p->hashed);
     if (p->gives)
         give(node, p, call->src);
-    write_line(line, p->sig, p->count);
-    atomic_store_explicit(&line->seq, seq, memory_order_release);
-    if (atomic_load_explicit(&mine->sleepers, memory_order_relaxed))
-        ri_word_wake(&line->seq);
-    if (!take(node, p, call)) {
-        node->owed = &line->seq;
-        return QUICK_ANNOUNCED;
-    }
-    ri_node_look_for_sleepers(node, &line->seq);
-    return QUICK_DONE;
+    write_line(line_at(node, node->me), p->sig, p->count);
+    show_line(node, seq);
+    return take(node, p, call) ? QUICK_DONE : QUICK_ANNOUNCED;
 }

@@ -40,10 +40,7 @@ static const struct way *agreed(const struct ri_node *node)
         direct = direct && kind == KIND_DIRECT;
         remote = remote || kind == KIND_REMOTE;
     }
-    return direct            ? &ri_node_direct
-           : node->size == 2 ? &ri_node_pull
-           : remote          ? &ri_node_cma
-                             : &ri_node_two_shot;
+    return direct ? &ri_node_direct : node->size == 2 ? &ri_node_pull : remote ? &ri_node_cma : &ri_node_two_shot;
 }
 
 static enum step advance(struct ri_node *node)

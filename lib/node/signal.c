@@ -108,21 +108,13 @@ uint64_t ri_node_hashed(const struct ri_call *call, uint32_t sig, uint64_t count
 void ri_node_announce(struct ri_node *node)
 {
     struct op *op = &node->op;
-    struct line *mine = line_of(node, node->me);
     const uint64_t count = ri_node_count_to_announce(node);
     op->sig = ri_node_signature(&op->call);
     op->advance = op->way->advance;
     node->kind[node->me] = op->kind;
     note(node, op->seq, ri_node_hashed(&op->call, op->sig, count));
-    write_line(mine, op->sig | op->kind << KIND_AT, count);
-    if (!node->s.patience.spins) {
-        publish(node, &mine->seq, op->seq);
-        return;
-    }
-    atomic_store_explicit(&mine->seq, op->seq, memory_order_release);
-    node->owed = &mine->seq;
-    if (atomic_load_explicit(&control_of(node, node->me)->sleepers, memory_order_relaxed))
-        ri_word_wake(&mine->seq);
+    write_line(line_of(node, node->me), op->sig | op->kind << KIND_AT, count);
+    show_line(node, op->seq);
 }
 
 void ri_node_announce_places(struct ri_node *node)
@@ -172,10 +164,8 @@ static enum step disagreed(struct ri_node *node, uint32_t peer)
  * longer there, it has looked for itself. */
 static bool same_history(const struct ri_node *node, uint32_t peer, uint32_t seq)
 {
-    const uint64_t mine =
-        atomic_load_explicit(&control_of(node, node->me)->history[seq % LINES], memory_order_relaxed);
-    const uint64_t theirs =
-        atomic_load_explicit(&control_of(node, peer)->history[seq % LINES], memory_order_relaxed);
+    const uint64_t mine = atomic_load_explicit(&control_of(node, node->me)->history[seq % LINES], memory_order_relaxed);
+    const uint64_t theirs = atomic_load_explicit(&control_of(node, peer)->history[seq % LINES], memory_order_relaxed);
     return theirs >> 32 != seq || mine == theirs;
 }
 

@@ -97,8 +97,7 @@ static ring_status_t start(ring_comm_t *comm, const ring_call_t *a, const void *
     case RING_ALL_GATHERV:
         return ring_all_gatherv_start(comm, src, dst, a->rcounts, a->rdispls, a->dtype, op_out);
     case RING_ALL_TO_ALLV:
-        return ring_all_to_allv_start(comm, src, a->scounts, a->sdispls, dst, a->rcounts, a->rdispls, a->dtype,
-                                      op_out);
+        return ring_all_to_allv_start(comm, src, a->scounts, a->sdispls, dst, a->rcounts, a->rdispls, a->dtype, op_out);
     case RING_GATHERV:
         return ring_gatherv_start(comm, src, a->count, dst, a->rcounts, a->rdispls, a->dtype, a->root, op_out);
     case RING_SCATTERV:

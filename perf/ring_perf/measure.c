@@ -23,9 +23,9 @@ struct perf_run {
     char *src, *dst; /* `area` bytes each */
     size_t area, at_least;
     bool registered[2];
-    uint64_t *stamps;        /* iters + 1 points in time   */
-    size_t *arrays;          /* blocks and where they begin */
-    ring_op_t **ops;         /* two for each call of a turn; when prepared, of all pairs */
+    uint64_t *stamps; /* iters + 1 points in time   */
+    size_t *arrays;   /* blocks and where they begin */
+    ring_op_t **ops;  /* two for each call of a turn; when prepared, of all pairs */
 };
 
 /* One case on its way. */

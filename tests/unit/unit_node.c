@@ -692,8 +692,7 @@ static void live_probing(struct job *job, uint32_t rank)
         CHECK(node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
     } else {
         CHECK(status == RING_OK, "status %d", status);
-        CHECK(job->cma != RI_CMA_ON || node->pays[1].cma_from == node->one_shot_max + 1, "%zu",
-              node->pays[1].cma_from);
+        CHECK(job->cma != RI_CMA_ON || node->pays[1].cma_from == node->one_shot_max + 1, "%zu", node->pays[1].cma_from);
         CHECK(job->cma != RI_CMA_OFF || node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
     }
     ri_node_close(node);
