@@ -249,6 +249,9 @@ def watched(*cases):
 def main(names):
     adopt_orphans()
     signal.signal(signal.SIGTERM, end_all)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # ignored under nohup and in the background of a shell
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     random.seed(SEED)
     print(f"# seed {SEED} (RING_TEST_SEED)")
     picked = os.environ.get("RING_TEST_CASES", "")
