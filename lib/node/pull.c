@@ -17,7 +17,7 @@
 #include "lib/node/inner.h"
 #include "lib/node/stream.h"
 
-enum { PART_LEAST = 16 << 10 }; /* bytes */
+enum { PART_LEAST = 16 << 10, STRETCH = 4 << 20 }; /* bytes */
 enum { STAGE_PUT = STAGE_HEARD, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };
 
 /* ---- giving ---------------------------------------------------------------------------------------------------- */
@@ -226,10 +226,28 @@ static enum step read_remote(struct ri_node *node, uint32_t from, uint64_t i, vo
     return ri_node_read_peer(node, from, to, at, bytes) ? STEP_MOVED : STEP_FAILED;
 }
 
+static bool is_in_slots(const struct ri_node *node, uint32_t from)
+{
+    const uint32_t kind = kind_of(node, from);
+    return kind != KIND_DIRECT && kind != KIND_REMOTE;
+}
+
+/* Bytes to copy in round i.  Nobody waits for a piece of what is read where it is, so there one round copies for many;
+ * not for all, so that a long copy comes to look at the abort word. */
+static size_t round_bytes(const struct ri_node *node, uint32_t from, struct flow flow, uint64_t i)
+{
+    const struct op *op = &node->op;
+    const uint64_t rounds = is_in_slots(node, from) || from == node->me ? 1 : STRETCH / op->unit;
+    const size_t at = (size_t)i * op->unit, most = (size_t)rounds * op->unit;
+    if (at >= flow.bytes || i % rounds)
+        return 0;
+    return flow.bytes - at < most ? flow.bytes - at : most;
+}
+
 static enum step copy_piece(struct ri_node *node, uint32_t from, uint64_t i)
 {
     const struct flow flow = ri_node_flow_from(node, from);
-    const size_t bytes = piece_bytes(&node->op, flow, i);
+    const size_t bytes = round_bytes(node, from, flow, i);
     unsigned char *to = piece_in_dst(node, flow, i);
     if (bytes && from != node->me) {
         if (kind_of(node, from) == KIND_REMOTE)
