@@ -187,7 +187,8 @@ static void cut_short(struct rank *r)
     int done = 0;
     meet_before_an_abort(r);
     if (r->rank) { /* nobody sends or calls what rank 0 waits for */
-        cr_assert_eq(ring_recv(r->comm, buffer, 1, RING_INT32, 0), RING_ERR_ABORTED, "%s", ring_last_error());
+        const ring_status_t status = ring_recv(r->comm, buffer, 1, RING_INT32, 0); /* which may see the all-reduce first */
+        cr_assert(status == RING_ERR_ABORTED || status == RING_ERR_MISMATCH, "%s", ring_last_error());
         free(buffer);
         return;
     }
