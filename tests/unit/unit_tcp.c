@@ -171,6 +171,42 @@ static void loopback(int fds[2])
 
 enum { SENDS = 6, BYTES = 1 << 20 };
 
+/* Loopback lends until the other end has read.  It may read no further before it has what we send when this is back. */
+Test(zero, a_message_comes_back_when_it_was_read_whatever_is_behind_it, .timeout = 30)
+{
+    enum { PIECE = 128 << 10 };
+    const int on = 1;
+    int fds[2];
+    struct tcp_zero z = {.on = true};
+    struct tcp_lane lane = {.zero = &z};
+    struct tcp_way w = {.lanes = 1};
+    struct ri_xfer x[SENDS] = {{0}};
+    unsigned char *data = ri_new(SENDS, PIECE), *come = ri_new(1, PIECE);
+    size_t got = 0;
+    loopback(fds);
+    lane.fd = fds[0];
+    if (setsockopt(fds[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
+        cr_skip_test("this kernel has no MSG_ZEROCOPY");
+    for (int i = 0; i < SENDS; i++) {
+        x[i] = (struct ri_xfer){.buf = data + (size_t)i * PIECE, .len = PIECE};
+        tcp_way_post(&w, &x[i]);
+    }
+    const uint64_t deadline = ri_deadline(5 * RI_SECOND);
+    while (!tcp_complete(&x[0]) && ri_now() < deadline) {
+        if (w.lane[0].at)
+            cr_assert_geq(tcp_lane_send(&lane, &w, 0), 0);
+        const ssize_t n = recv(fds[1], come, PIECE - got, MSG_DONTWAIT);
+        got += n > 0 ? (size_t)n : 0;
+        tcp_lane_collect(&lane);
+    }
+    cr_assert_geq(z.next, 1, "nothing was lent");
+    cr_assert(tcp_complete(&x[0]), "read to its end and not back");
+    close(fds[0]);
+    close(fds[1]);
+    ri_free(data);
+    ri_free(come);
+}
+
 /* Loopback copies what it was lent when the other end reads it: the notification says so, and no call follows. */
 Test(zero, loopback_is_found_to_copy, .timeout = 30)
 {

@@ -76,32 +76,18 @@ static ssize_t send_copied(const struct tcp_lane *lane, struct iovec *iov, size_
     return send_pieces(lane->fd, iov, n, 0);
 }
 
-/* Pieces without the last `tail` bytes, of which there are more. */
-static size_t dock(struct iovec *iov, size_t n, size_t tail)
-{
-    while (tail >= iov[n - 1].iov_len)
-        tail -= iov[--n].iov_len;
-    iov[n - 1].iov_len -= tail;
-    return n;
-}
-
-/* How many of the pieces `bytes` bytes reach into. */
-static uint32_t touched(const struct iovec *iov, size_t bytes)
-{
-    uint32_t n = 0;
-    while (bytes)
-        bytes -= least(bytes, iov[n++].iov_len);
-    return n;
-}
-
-/* The kernel takes a number only of calls that took bytes.  No room to note what it holds: copying needs none. */
-static ssize_t send_uncopied(const struct tcp_lane *lane, struct tcp_way *w, struct iovec *iov, size_t n, size_t total)
+/* Of one message, and nothing is appended to what it left in (MSG_EOR): where the bytes are lent until they are read,
+ * it would come back only when those behind it have been read too, and the other end may be waiting for what this one
+ * can send when it is back.  The kernel takes a number only of calls that took bytes.  No room to note what it holds:
+ * copying needs none. */
+static ssize_t send_uncopied(const struct tcp_lane *lane, struct tcp_way *w, struct iovec *piece)
 {
     struct tcp_zero *z = lane->zero;
-    const size_t most = dock(iov, n, total < SEND_MOST ? TCP_ZERO_TAIL : 0);
-    const ssize_t got = send_pieces(lane->fd, iov, most, MSG_ZEROCOPY);
+    if (piece->iov_len < SEND_MOST)
+        piece->iov_len -= TCP_ZERO_TAIL;
+    const ssize_t got = send_pieces(lane->fd, piece, 1, MSG_ZEROCOPY | MSG_EOR);
     if (got > 0)
-        tcp_zero_sent(z, w->lane[lane->index].at, touched(iov, (size_t)got));
+        tcp_zero_sent(z, w->lane[lane->index].at, 1);
     else if (got < 0 && errno == ENOBUFS) {
         z->on = false;
         errno = EAGAIN;
@@ -114,8 +100,8 @@ ssize_t tcp_lane_send(struct tcp_lane *lane, struct tcp_way *w, uint32_t i)
     struct iovec iov[PIECES];
     size_t n;
     const size_t total = gather_sends(w, i, iov, &n);
-    const bool zero = total >= TCP_ZERO_LEAST + TCP_ZERO_TAIL && lane->zero && tcp_zero_ready(lane->zero);
-    const ssize_t got = zero ? send_uncopied(lane, w, iov, n, total) : send_copied(lane, iov, n, total);
+    const bool zero = lane->zero && tcp_zero_ready(lane->zero) && n && iov->iov_len >= TCP_ZERO_LEAST + TCP_ZERO_TAIL;
+    const ssize_t got = zero ? send_uncopied(lane, w, iov) : send_copied(lane, iov, n, total);
     if (got < 0)
         return would_block(errno) ? 0 : -1;
     count(w, i, (size_t)got);

@@ -10,7 +10,7 @@
  * it was copied there are no others.
  *
  * The notification comes when the other end has acknowledged the bytes, and a last small packet may be acknowledged
- * late.  So the tail of what is queued is sent with a copy: behind it nothing needs to be waited for.
+ * late.  So the tail of a message is sent with a copy: behind it nothing needs to be waited for.
  *
  * Cost: a system call for each look while something is held.  Memory: one of these a socket. */
 #ifndef RI_TCP_ZERO_H
