@@ -24,10 +24,6 @@ static ring_status_t build(struct ri_sched *s, const struct ri_coll_args *a)
     return ri_sched_done(s);
 }
 
-/* Larger ones are for others; and with 256 KiB among hosts of two ranks it has been seen to wait for ever. */
-enum { MOST = 64 << 10 };
-static bool fits(const struct ri_coll_args *a) { return a->count * a->esize <= MOST; }
-
 /* On every link a signature comes before the rest. */
 static double cost(const struct ri_coll_args *a, const struct ri_cost_model *m)
 {
@@ -40,7 +36,7 @@ const struct ri_algorithm ri_algorithm_all_reduce_direct = {
     .help = "everybody sends everything to everybody and adds up in rank order: one step; for small, few ranks",
     .coll = RING_ALL_REDUCE,
     .ordered = true,
-    .fits = fits,
+    .fits = ri_fits_any,
     .cost = cost,
     .build = build,
 };
