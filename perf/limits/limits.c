@@ -4,7 +4,8 @@
  * Two processes on two processors run bare loops, without any library: an exchange of cache lines, a sum over buffers
  * that both have mapped, copies, reads of the other's memory, and an exchange over a socket on the loopback.  Every
  * figure is the median of a few rounds of many repetitions on buffers that are used again and again, as benchmarks do;
- * sums are made with vectors of every width that the processor has, and the best counts.
+ * sums are made with vectors of every width that the processor has, what comes over a socket is added in pieces of
+ * several lengths, and the best counts.
  * The socket may also join two network namespaces: then the second process's end is in the other one.
  * Nothing here verifies a collective; it only says how fast one could be.  Uses libc and the compiler only. */
 #include <arpa/inet.h>
@@ -41,7 +42,8 @@ enum {
     GIVE_UP_SECONDS = 60,
     LOOKS_BEFORE_YIELD = 20000,
     LOOKS_BEFORE_YIELD_ON_SOCKET = 100,
-    PIECE = 128 << 10
+    PIECES = 4,
+    PIECE_LEAST = 64 << 10
 };
 
 struct line {
@@ -62,17 +64,17 @@ struct side {
     struct arena *arena;
     int me;
     uint32_t seq;
-    size_t width; /* of the vectors of sums: which of sum_loops */
+    size_t variant; /* of those in which the bound is tried */
     int sock;
-    float *src, *dst; /* private memory */
+    float *src, *dst, *piece; /* private memory */
 };
 
 struct bound {
     const char *name, *help;
     void (*work)(struct side *s, size_t bytes);
-    double moved;     /* bytes that a process moves, for each byte of the buffer, one way */
-    bool vectors;     /* the best width counts */
-    size_t sizes[12]; /* 0: no more */
+    double moved;             /* bytes that a process moves, for each byte of the buffer, one way */
+    size_t (*variants)(void); /* of which the best counts; NULL: there is one */
+    size_t sizes[12];         /* 0: no more */
 };
 
 static const char *progress = "starting";
@@ -162,31 +164,31 @@ static void sum_shared_by(struct side *s, size_t bytes, sum_loop *loop)
     exchange_lines(s, 0);
 }
 
-static void sum_shared(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_loops[s->width]); }
+static void sum_shared(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_loops[s->variant]); }
 
 #if defined(__x86_64__)
-static void sum_shared_past_cache(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_past_loops[s->width]); }
+static void sum_shared_past_cache(struct side *s, size_t bytes) { sum_shared_by(s, bytes, sum_past_loops[s->variant]); }
 #endif
 
-static inline __attribute__((always_inline)) void add_each(float *x, const float *y, size_t n)
+static inline __attribute__((always_inline)) void add_each(float *x, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] += y[i];
+        x[i] = a[i] + b[i];
 }
 
 #if defined(__x86_64__)
-WITH("avx2") static void add_wide(float *x, const float *y, size_t n) { add_each(x, y, n); }
+WITH("avx2") static void add_wide(float *x, const float *a, const float *b, size_t n) { add_each(x, a, b, n); }
 #endif
 
-static void add(float *x, const float *y, size_t n)
+static void add(float *x, const float *a, const float *b, size_t n)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) {
-        add_wide(x, y, n);
+        add_wide(x, a, b, n);
         return;
     }
 #endif
-    add_each(x, y, n);
+    add_each(x, a, b, n);
 }
 
 static void copy(struct side *s, size_t bytes)
@@ -208,9 +210,12 @@ static void read_peer(struct side *s, size_t bytes)
     }
 }
 
-/* Both send and receive `bytes` at the same time; what has come is added when sum is set. */
+/* Both send and receive `bytes` at the same time.  With a sum what comes goes into a piece of memory that stays in a
+ * cache, and is added from there. */
 static void exchange_socket_bytes(struct side *s, size_t bytes, bool sum)
 {
+    const size_t piece = (size_t)PIECE_LEAST << s->variant;
+    char *const to = (char *)(sum ? s->piece : s->dst);
     size_t sent = 0, come = 0, added = 0, before = 0;
     for (uint64_t look = 1; sent < bytes || come < bytes; look++) {
         if (look % LOOKS_BEFORE_YIELD_ON_SOCKET == 0) {
@@ -224,58 +229,61 @@ static void exchange_socket_bytes(struct side *s, size_t bytes, bool sum)
                 die("send");
             sent += n > 0 ? (size_t)n : 0;
         }
-        const size_t most = bytes - come < PIECE ? bytes - come : PIECE;
-        const ssize_t n = most ? recv(s->sock, (char *)s->dst + come, most, MSG_DONTWAIT) : 0;
+        const size_t at = sum ? come % piece : come, room = piece - come % piece;
+        const size_t most = bytes - come < room ? bytes - come : room;
+        const ssize_t n = most ? recv(s->sock, to + at, most, MSG_DONTWAIT) : 0;
         if (most && (n == 0 || (n < 0 && errno != EAGAIN)))
             die("recv");
         come += n > 0 ? (size_t)n : 0;
         const size_t whole = come / sizeof(float);
         if (sum)
-            add(s->dst + added, s->src + added, whole - added);
+            add(s->dst + added, s->src + added, s->piece + added % (piece / sizeof(float)), whole - added);
         added = whole;
     }
 }
 
+static size_t pieces(void) { return PIECES; }
 static void exchange_socket(struct side *s, size_t bytes) { exchange_socket_bytes(s, bytes, false); }
 
 static void exchange_socket_and_sum(struct side *s, size_t bytes) { exchange_socket_bytes(s, bytes, true); }
 
 static const struct bound bounds[] = {
-    {"line", "each process stores a cache line and waits for the other's", exchange_lines, 1, false, {8}},
+    {"line", "each process stores a cache line and waits for the other's", exchange_lines, 1, NULL, {8}},
     {"shared-sum",
      "each process adds half of two shared buffers, stores to two others, then a line each way",
      sum_shared,
      1,
-     true,
+     widths,
      {8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #if defined(__x86_64__)
     {"shared-sum-nt",
      "the same with stores that pass the caches",
      sum_shared_past_cache,
      1,
-     true,
+     widths,
      {64 << 10, 256 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 #endif
-    {"copy", "each process copies its own buffer", copy, 1, false, {64 << 10, 1 << 20, 32 << 20}},
+    {"copy", "each process copies its own buffer", copy, 1, NULL, {64 << 10, 1 << 20, 32 << 20}},
     {"peer-read",
      "each process reads the other's buffer with process_vm_readv",
      read_peer,
      1,
-     false,
+     NULL,
      {4 << 10, 64 << 10, 1 << 20, 32 << 20}},
     {"tcp",
      "both send and receive at once over one TCP connection on the loopback",
      exchange_socket,
      1,
-     false,
+     NULL,
      {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20}},
     {"tcp-sum",
      "the same, and what has come is added",
      exchange_socket_and_sum,
      1,
-     false,
+     pieces,
      {8, 64 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20}},
 };
+
 enum { BOUNDS = sizeof bounds / sizeof *bounds, SIZES = sizeof bounds->sizes / sizeof *bounds->sizes };
 
 /* ---- two processes --------------------------------------------------------------------------------------------- */
@@ -381,7 +389,8 @@ static void prepare(struct side *s)
 {
     s->src = aligned_alloc(4096, MOST);
     s->dst = aligned_alloc(4096, MOST);
-    if (!s->src || !s->dst)
+    s->piece = aligned_alloc(4096, (size_t)PIECE_LEAST << (PIECES - 1));
+    if (!s->src || !s->dst || !s->piece)
         die("memory");
     for (size_t i = 0; i < MOST / sizeof(float); i++) {
         s->src[i] = 1;
@@ -411,7 +420,7 @@ static double repeat(struct side *s, const struct bound *b, size_t bytes, size_t
 
 /* Both processes run this and repeat as often as the first one says; the median of this one's rounds, in microseconds.
  * The rounds before are for the caches and the processor's clock to settle. */
-static double measure_width(struct side *s, const struct bound *b, size_t bytes)
+static double measure_variant(struct side *s, const struct bound *b, size_t bytes)
 {
     double took[ROUNDS];
     repeat(s, b, bytes, 2);
@@ -428,15 +437,15 @@ static double measure_width(struct side *s, const struct bound *b, size_t bytes)
     return took[ROUNDS / 2];
 }
 
-/* The fastest width of the first process, which is the one that tells. */
+/* The fastest variant of the first process, which is the one that tells. */
 static double measure(struct side *s, const struct bound *b, size_t bytes)
 {
     double least = 0;
     alarm(GIVE_UP_SECONDS);
     progress = b->name;
-    for (s->width = 0; s->width < (b->vectors ? widths() : 1); s->width++) {
-        const double took = measure_width(s, b, bytes);
-        least = s->width && least < took ? least : took;
+    for (s->variant = 0; s->variant < (b->variants ? b->variants() : 1); s->variant++) {
+        const double took = measure_variant(s, b, bytes);
+        least = s->variant && least < took ? least : took;
     }
     return least;
 }
