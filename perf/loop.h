@@ -46,6 +46,14 @@ static inline size_t loop_pairs(size_t area, size_t bytes, size_t pairs)
     return pairs ? pairs : fit > LOOP_PAIRS_MAX ? (size_t)LOOP_PAIRS_MAX : fit;
 }
 
+/* Operations before the timed ones: with several pairs each has been used once by then, so that what the first use of
+ * memory costs (page faults, mappings) is in no figure. */
+static inline uint64_t loop_warmup(uint64_t wanted, size_t pairs, uint64_t pairs_in_one)
+{
+    const uint64_t all = (pairs + pairs_in_one - 1) / pairs_in_one;
+    return pairs > 1 && wanted < all ? all : wanted;
+}
+
 /* ---- blocks of the variable-count forms: one, two, three, one, two, ... shares of the whole ---- */
 
 static inline size_t loop_shares(size_t blocks) { return blocks / 3 * 6 + (blocks % 3 == 2 ? 3 : blocks % 3); }

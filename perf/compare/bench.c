@@ -89,7 +89,8 @@ static void print(const struct loop_times *times, size_t size, uint32_t rank)
 
 static struct loop_times measure(const struct areas *a, const struct perf_case *what, uint64_t iters)
 {
-    const uint64_t warmup = iters / 10 < 2 ? 2 : iters / 10;
+    const size_t pairs = loop_pairs(a->bytes, what->whole * sizeof(float), a->cold ? 0 : 1);
+    const uint64_t warmup = loop_warmup(iters / 10 < 2 ? 2 : iters / 10, pairs, 1);
     struct loop loop;
     peer_barrier();
     uint64_t begun = loop_now();

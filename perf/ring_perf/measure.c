@@ -453,6 +453,7 @@ ring_status_t perf_measure(struct perf_run *run, const struct perf_case *what, c
     t.pairs = loop_pairs(run->area, outermost, pairs_wanted(run->opt));
     if (run->opt->persistent && t.pairs > PREPARED_MAX)
         t.pairs = run->opt->group > PREPARED_MAX ? run->opt->group : PREPARED_MAX;
+    t.warmup = loop_warmup(size->warmup, t.pairs, run->opt->group);
     result.shown = t.shape.shown;
     result.shown_count = t.shape.shown_count;
     ring_status_t status =
