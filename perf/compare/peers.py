@@ -163,6 +163,8 @@ def ring_variants(bench, s, where):
     found = {"ring": lambda: bench.ring(s, where)}
     if s.place in ("shm", "full") and s.coll != "barrier":
         found["ring:registered"] = lambda: bench.ring(s, where, memory="registered")
+    if s.coll == "all_reduce" and s.place in ("shm", "tcp") and not s.cold:
+        found["ring:same-bits"] = lambda: bench.ring(s, where, RING_DETERMINISTIC=1)
     return found
 
 
