@@ -69,6 +69,12 @@ ring_status_t ri_wait_round(struct ri_wait *w, ri_sleep_fn *sleep, void *arg);
 void ri_word_sleep(_Atomic uint32_t *word, uint32_t seen, int ms);
 void ri_word_wake(_Atomic uint32_t *word);
 
+/* A full memory barrier on every running thread of every process that has said ready, as if each had made it itself:
+ * what these then need no instruction for, the one who waits pays, some microseconds.  ready: false where the kernel
+ * has none (before 4.16, or forbidden); then nobody may rely on it. */
+bool ri_barrier_ready(void);
+void ri_barrier_everywhere(void);
+
 static inline void ri_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -86,7 +86,7 @@ static bool reduce_piece(struct ri_node *node, uint64_t i)
             node->operands[r] = (const unsigned char *)node->op.call.src + p.offset;
             continue;
         }
-        if (!ri_node_read_peer(node, r, next, line_of(node, r)->at.src + p.offset, p.bytes))
+        if (!ri_node_read_peer(node, r, next, line_of(node, r)->src + p.offset, p.bytes))
             return false;
         node->operands[r] = next;
         next += p.bytes;
@@ -101,7 +101,7 @@ static bool fetch_piece(struct ri_node *node, uint64_t i, uint32_t rank)
 {
     const struct part p = piece_of(node, rank, i);
     return !p.bytes || ri_node_read_peer(node, rank, (unsigned char *)node->op.call.dst + p.offset,
-                                         line_of(node, rank)->at.dst + p.offset, p.bytes);
+                                         line_of(node, rank)->dst + p.offset, p.bytes);
 }
 
 /* ---- the way --------------------------------------------------------------------------------------------------- */

@@ -70,14 +70,16 @@ static enum step reduce_piece(struct ri_node *node, size_t left)
 /* What the others have stored is all of dst but the own share. */
 static enum step leave(struct ri_node *node)
 {
-    const size_t bytes = node->op.bytes;
-    const struct flow share = share_of(node);
     if (!ri_node_done(node, EVERYBODY, node->op.seq))
         return STEP_WAIT;
+    const size_t bytes = node->op.bytes;
+    const struct flow share = share_of(node);
     if (wants_result(node, node->me) && !node->s.one_process) {
         ri_node_take_edges(node, 0, share.at, bytes);
         ri_node_take_edges(node, share.at + share.bytes, bytes, bytes);
     }
+    if (share.bytes <= PIECE)
+        ri_node_remember(node, share.at, share.bytes);
     return STEP_DONE;
 }
 
@@ -103,6 +105,13 @@ static enum step advance(struct ri_node *node)
     default:
         return leave(node);
     }
+}
+
+void ri_node_direct_join(struct ri_node *node)
+{
+    node->op.way = &ri_node_direct;
+    node->op.advance = advance;
+    node->op.stage = STAGE_LEAVING;
 }
 
 const struct way ri_node_direct = {.name = "direct", .begin = begin, .advance = advance};

@@ -166,6 +166,8 @@ bool ri_heap_find(const void *ptr, size_t bytes, uint32_t *hint, struct ri_heap_
     }
 }
 
+uint32_t ri_heap_version(void) { return atomic_load_explicit(&version, memory_order_acquire); }
+
 /* ---- the heap -------------------------------------------------------------------------------------------------- */
 
 static uint64_t size_of_heap(void)

@@ -35,6 +35,9 @@ struct ri_heap_place {
  * first: where the last one was found. */
 bool ri_heap_find(const void *ptr, size_t bytes, uint32_t *hint, struct ri_heap_place *place_out);
 
+/* Changes whenever something is allocated, freed, registered or deregistered: what was found stays true until then. */
+uint32_t ri_heap_version(void);
+
 /* The heap's descriptor, for peers; it stays the heap's.  Makes the heap if there is none. */
 ring_status_t ri_heap_fd(int *fd_out);
 

@@ -1,94 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inner.h - what the files of lib/node share: the layout of the segment, one rank's state, and signalling.
- *
- * The segment.  Every rank has a control block and a data area; only the owner writes them, except `sleepers`.
- *   line[seq % LINES]  announces an operation: sequence number, signature, and the payload, or where it is.  Before a
- *                  rank writes operation k there, it must have seen everybody at k-LINES+1: they are through with
- *                  k-LINES (signal.c).  So a rank from which others only take may run ahead.
- *   put, took, out count, over all operations of this rank: pieces copied into its input slots, rounds of pieces it has
- *                  taken from others, pieces of results in its output slots.  Each line gives what they were before the
- *                  operation, so nobody need know what a rank does with third parties.
- *   done           the last operation, of those that do not fit in lines, from whose peers this rank takes no more.
- *   data area      input slots and output slots, used by turns in each operation and from one to the next.
- *
- * Sizes and offsets come from this rank's own call; from a peer come only signatures, which are compared, counters,
- * which are waited for, and places, which are checked against what is mapped, or which only process_vm_readv follows.
- * (Ranks that are threads trust their process.) */
+/* inner.h - what the files of lib/node share: one rank's state, and signalling.
+ * The segment is in segment.h, who gives what to whom in flow.h, the straight lines of short calls in quick.h. */
 #ifndef RI_NODE_INNER_H
 #define RI_NODE_INNER_H
 
 #include <stdatomic.h>
 #include <string.h>
 
+#include "lib/node/flow.h"
 #include "lib/node/heap.h"
 #include "lib/node/node.h"
-
-enum {
-    LINE_PAYLOAD = 48,
-    LINES = 256,
-    SLOTS = 2,         /* input slots, and as many output slots; a power of two */
-    SLOT = 256 << 10,  /* bytes of an input slot */
-    BLOCK = 16 << 10,  /* bytes of a share that stay in the first-level cache */
-    PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
-    PROBE_SIZES = 2,
-    PROBE_WAYS = 3,
-    UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
-    HEAD = 16, /* bytes before the data in a sub-slot: struct head */
-};
-
-/* Where a rank's buffer lies, for others that read or write it. */
-enum { PLACE_NONE, PLACE_ADDRESS, PLACE_HEAP };
-struct place {
-    uint64_t at;   /* address, or offset in the owner's heap of byte `head`     */
-    uint64_t tail; /* the bytes before `head` and from `tail` on are in the owner's edge areas */
-    uint32_t head;
-    uint32_t how;
-};
-
-/* In what form a rank gives what others take from it in an operation. */
-enum kind {
-    KIND_LINE,   /* in the line                                                      */
-    KIND_SLOT,   /* in slots; the first piece is there with the announcement         */
-    KIND_DIRECT, /* where src is: mapped                                             */
-    KIND_REMOTE, /* where src is: read with process_vm_readv                         */
-    KIND_MASK = 3,
-    KIND_HEADS = 4, /* or-ed: blocks of unequal length, described in the sub-slots' heads */
-};
-
-struct line {
-    _Alignas(128) _Atomic uint32_t seq; /* written last */
-    _Atomic uint32_t sig;               /* see signal.c; the kind in the top bits */
-    _Atomic uint64_t count;
-    union {
-        unsigned char payload[LINE_PAYLOAD];
-        struct {
-            uint32_t put, took, out; /* the counters before this operation */
-            uint32_t unused;
-            uint64_t src, dst; /* addresses */
-        } at;
-    };
-    _Alignas(64) struct place src; /* the second cache line, for those who need more */
-    struct place dst;
-};
-_Static_assert(sizeof(struct line) == 128, "a line and what comes along with it");
-
-/* Before the data of a block in a sub-slot: where it begins in src and how long it is, in bytes. */
-struct head {
-    uint64_t begin, bytes;
-};
-
-struct control {
-    struct line line[LINES];
-    _Alignas(128) _Atomic uint64_t history[LINES]; /* of each line: seq, and a hash of all signatures up to it */
-    _Alignas(128) _Atomic uint32_t put, took, out, done;
-    _Atomic uint32_t sleepers;            /* ranks that sleep on one of the words of this block, or are about to */
-    _Alignas(128) _Atomic uint32_t probe; /* stages of ri_node_probe() that are done */
-    uint32_t works;
-    uint32_t heaps;
-    uint64_t nonce_at, nonce;
-    uint64_t took_ns[2][PROBE_WAYS][PROBE_SIZES]; /* moves, sums */
-    _Atomic uint32_t processor;                   /* on which the rank last waited past its pauses, plus one */
-};
+#include "lib/node/quick.h"
+#include "lib/node/segment.h"
 
 /* Every way is in these stages first. */
 enum { STAGE_ANNOUNCED, STAGE_HEARD };
@@ -126,23 +49,6 @@ struct ri_pays {
     size_t stream_from;      /* slots are stored to past the caches */
 };
 
-/* What is the same for all calls that differ in their buffers only, as the last call of a collective (quick.c). */
-struct plan {
-    ring_coll_t coll;
-    ring_dtype_t dtype;
-    ring_redop_t redop;
-    uint32_t root;
-    size_t count;
-    bool fits; /* what is given fits into lines, and nothing else is to be said */
-    bool personal, combines, hears_all, gives, takes;
-    uint32_t looks;  /* before a peer counts as late */
-    uint32_t sig;    /* in the line, with the kind   */
-    uint64_t hashed; /* of count and sig             */
-    size_t bytes, share;
-    const struct ri_reduction *red;
-};
-enum { PLANS = 16 };
-
 struct ri_node {
     struct ri_node_setup s;
     uint32_t me, size;
@@ -152,6 +58,7 @@ struct ri_node {
     size_t edges_at;                    /* bytes of a rank's data before its edge areas */
     size_t line_share;                  /* bytes of a line that are for one taker, when each gets something else */
     struct plan plan[PLANS];            /* by collective, of which there are at most so many */
+    struct again again;
     struct op op;
     uint32_t seq;                     /* the last operation begun */
     uint32_t seen;                    /* every peer has come to this operation, and agreed with all up to it */
@@ -159,7 +66,7 @@ struct ri_node {
     uint32_t slot_used[SLOTS];        /* the operation from which others may still read it; 0: none */
     uint32_t slot_taker[SLOTS];       /* who: a rank or EVERYBODY                                   */
     uint64_t history;                 /* of all signatures announced */
-    _Atomic uint32_t *owed;           /* a word that was changed without looking for sleepers since */
+    bool sleepers_fence;              /* who goes to sleep makes the others' memory barrier too (signal.c) */
     _Atomic uint32_t *awaited;        /* what the operation waits for: this word of */
     uint32_t awaited_rank;            /* this rank                                   */
     uint32_t awaited_value;           /* to come to this value                       */
@@ -219,16 +126,29 @@ static inline size_t share_begin(const struct ri_node *node, size_t count, uint3
 static inline uint32_t kind_of(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_MASK; }
 static inline bool has_heads(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_HEADS; }
 
+/* Where this rank runs, for the others; returns it plus one, 0 when that is not known. */
+uint32_t ri_node_note_processor(struct ri_node *node);
+
 /* Called after a wait that outlasted the pauses. */
 void ri_node_spread(struct ri_node *node);
 
+/* Where ranks share processors: may this rank keep its own while it waits, because all it waits for was last seen on
+ * others? */
+bool ri_node_may_stay(struct ri_node *node);
+
+/* After a change of a word, in an order that misses none of those who sleep on it. */
 void ri_node_look_for_sleepers(struct ri_node *node, _Atomic uint32_t *word);
 
-/* Sleepers are looked for at once, in an order that misses none. */
 static inline void publish(struct ri_node *node, _Atomic uint32_t *word, uint32_t value)
 {
     atomic_store_explicit(word, value, memory_order_release);
-    ri_node_look_for_sleepers(node, word);
+    if (!node->sleepers_fence) {
+        ri_node_look_for_sleepers(node, word);
+        return;
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&node->control[node->me].sleepers, memory_order_relaxed))
+        ri_word_wake(word);
 }
 
 static inline bool not_before(uint32_t a, uint32_t b) { return (int32_t)(a - b) >= 0; }
@@ -242,6 +162,12 @@ static inline bool reached(struct ri_node *node, uint32_t rank, _Atomic uint32_t
     node->awaited_rank = rank;
     node->awaited_value = value;
     return false;
+}
+
+/* To the operation under way? */
+static inline bool has_come(const struct ri_node *node, uint32_t rank)
+{
+    return not_before(atomic_load_explicit(&line_of(node, rank)->seq, memory_order_acquire), node->op.seq);
 }
 
 static inline uint32_t peer_at(const struct ri_node *node, uint32_t cursor) { return node->order[cursor]; }
@@ -264,25 +190,6 @@ static inline void tell(struct ri_node *node, enum counter which, uint32_t value
 
 #define EVERYBODY UINT32_MAX
 
-/* What is common to collectives. */
-#define ONE(coll) (1u << RING_##coll)
-static inline bool ri_node_combines(ring_coll_t coll) /* the taker reduces what it gets */
-{
-    return (ONE(ALL_REDUCE) | ONE(REDUCE) | ONE(REDUCE_SCATTER)) >> coll & 1;
-}
-static inline bool ri_node_personal(ring_coll_t coll) /* every taker gets something else */
-{
-    return (ONE(SCATTER) | ONE(ALL_TO_ALL) | ONE(REDUCE_SCATTER)) >> coll & 1;
-}
-static inline bool ri_node_from_root(ring_coll_t coll) { return (ONE(BROADCAST) | ONE(SCATTER)) >> coll & 1; }
-static inline bool ri_node_to_root(ring_coll_t coll) { return (ONE(REDUCE) | ONE(GATHER)) >> coll & 1; }
-static inline bool ri_node_rooted(ring_coll_t coll) { return ri_node_from_root(coll) || ri_node_to_root(coll); }
-static inline bool ri_node_whole(ring_coll_t coll) /* no blocks: src and dst are of one length */
-{
-    return (ONE(ALL_REDUCE) | ONE(REDUCE) | ONE(BROADCAST)) >> coll & 1;
-}
-#undef ONE
-
 static inline const struct ri_pays *pays(const struct ri_node *node)
 {
     return &node->pays[ri_node_combines(node->op.call.coll)];
@@ -295,15 +202,6 @@ static inline bool pays_to_stream(const struct ri_node *node) { return node->op.
 
 /* Is a rank, or everybody, through with operation `seq`?  Goes on where the last look ended. */
 bool ri_node_done(struct ri_node *node, uint32_t rank, uint32_t seq);
-
-/* ---- quick.c --------------------------------------------------------------------------------------------------- */
-
-enum quick_end {
-    QUICK_NOT,       /* nothing is done                                              */
-    QUICK_ANNOUNCED, /* operation node->seq is announced in a line, and nothing else */
-    QUICK_DONE,
-};
-enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call);
 
 /* ---- signal.c -------------------------------------------------------------------------------------------------- */
 
@@ -330,19 +228,12 @@ static inline void write_line(struct line *line, uint32_t sig, uint64_t count)
     atomic_store_explicit(&line->count, count, memory_order_relaxed);
 }
 
-/* The last step.  Where ranks have processors of their own, sleepers are looked for later (settle()). */
+/* The last step. */
 static inline void show_line(struct ri_node *node, uint32_t seq)
 {
-    struct control *mine = control_of(node, node->me);
-    _Atomic uint32_t *word = &mine->line[seq % LINES].seq;
-    if (!node->s.patience.spins) {
-        publish(node, word, seq);
-        return;
-    }
-    atomic_store_explicit(word, seq, memory_order_release);
-    node->owed = word;
-    if (atomic_load_explicit(&mine->sleepers, memory_order_relaxed))
-        ri_word_wake(word);
+    if (!node->s.patience.spins)
+        ri_node_note_processor(node);
+    publish(node, &control_of(node, node->me)->line[seq % LINES].seq, seq);
 }
 
 /* Announce the operation: op.kind, and the payload of the own line if there is one, are already written. */
@@ -360,23 +251,10 @@ enum step ri_node_hear(struct ri_node *node);
 /* Go on with pull after another way has announced the operation, without putting anything into slots. */
 void ri_node_pull_join(struct ri_node *node);
 
-/* ---- flow.c ---------------------------------------------------------------------------------------------------- */
+/* ---- direct.c -------------------------------------------------------------------------------------------------- */
 
-/* Who gives what to whom: a block of the giver's src, and where it goes in the taker's dst; in bytes. */
-struct flow {
-    size_t at, bytes;
-};
-uint32_t ri_node_taker(const struct ri_node *node); /* of what this rank gives: root or EVERYBODY */
-bool ri_node_gives(const struct ri_node *node, uint32_t to);
-bool ri_node_takes(const struct ri_node *node, uint32_t from);
-struct flow ri_node_flow_to(const struct ri_node *node, uint32_t to);     /* at: in src */
-struct flow ri_node_flow_from(const struct ri_node *node, uint32_t from); /* at: in dst */
-size_t ri_node_src_bytes(const struct ri_node *node);                     /* all of src that others may take from */
-size_t ri_node_most_given(const struct ri_node *node);                    /* bytes of the longest flow to a peer */
-size_t ri_node_most_taken(const struct ri_node *node);                    /* and from any rank, itself too       */
-uint64_t ri_node_count_to_announce(const struct ri_node *node);
-/* Does what a rank announced fit to this call?  If not, how many elements it gives is in *theirs_out. */
-bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *theirs_out);
+/* Go on where this rank has stored its share and said so. */
+void ri_node_direct_join(struct ri_node *node);
 
 /* ---- slots.c --------------------------------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 
 /* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time.  A piece of
  * work counts as some of them, so that a long operation comes to look at the abort word. */
-enum { EAGER_LOOKS = 192, EAGER_MOVE = 16, SPINS_LEAST = 32, EDGES = 4 };
+enum { EAGER_LOOKS = 192, EAGER_MOVE = 16, SPINS_LEAST = 32, STAYS = 200, EDGES = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -90,14 +90,19 @@ ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **n
         node->results = ri_new(setup->size + 2, sizeof *node->results);
         node->src = ri_new(2 * (size_t)setup->size, sizeof *node->src);
         node->order = ri_new(2 * (size_t)setup->size, sizeof *node->order);
+        node->again.places = ri_new(2 * (size_t)setup->size, sizeof *node->again.places);
+        node->again.operands = ri_new(setup->size, sizeof *node->again.operands);
+        node->again.results = ri_new(setup->size, sizeof *node->again.results);
         node->bounce = ri_new_aligned(4096, 2 * (size_t)PIECE);
     }
-    if (!node || !node->operands || !node->results || !node->src || !node->order || !node->bounce) {
+    if (!node || !node->operands || !node->results || !node->src || !node->order || !node->bounce ||
+        !node->again.places || !node->again.operands || !node->again.results) {
         ri_node_close(node);
         return ri_fail(RING_ERR_NOMEM, "no memory for the node of %u ranks", setup->size);
     }
     node->dst = node->src + setup->size;
     node->kind = node->order + setup->size;
+    node->again.looks = looks_for(node->s.patience);
     order(node);
     *node_out = node;
     return RING_OK;
@@ -107,6 +112,9 @@ void ri_node_close(struct ri_node *node)
 {
     if (!node)
         return;
+    ri_free(node->again.results);
+    ri_free(node->again.operands);
+    ri_free(node->again.places);
     ri_free(node->bounce);
     ri_free(node->order);
     ri_free(node->src);
@@ -201,8 +209,8 @@ static void begin(struct ri_node *node, const struct ri_call *call, const struct
     set_up(node, call, red);
 }
 
-/* What quick.c has announced, from there on. */
-static void take_over(struct ri_node *node, const struct ri_call *call)
+/* What quick.c or again.c has announced, from there on. */
+static void take_over(struct ri_node *node, const struct ri_call *call, enum quick_end end)
 {
     struct op *op = &node->op;
     set_up(node, call, NULL);
@@ -211,23 +219,16 @@ static void take_over(struct ri_node *node, const struct ri_call *call)
     else
         op->hears_all = true;
     op->sig = ri_node_signature(call);
-    op->kind = node->kind[node->me] = KIND_LINE;
+    op->kind = KIND_LINE;
     op->stage = STAGE_ANNOUNCED;
     op->advance = op->way->advance;
-}
-
-/* Before the rank waits or leaves: wake who fell asleep while the announcement was under way. */
-static void settle(struct ri_node *node)
-{
-    if (node->owed) {
-        ri_node_look_for_sleepers(node, node->owed);
-        node->owed = NULL;
-    }
+    if (op->way == &ri_node_shares)
+        ri_node_again_take_over(node, end);
+    node->kind[node->me] = op->kind;
 }
 
 static ring_status_t ended(struct ri_node *node, enum step step)
 {
-    settle(node);
     node->awaited = NULL;
     node->waiting_since = 0;
     return step == STEP_FAILED ? node->op.status : RING_OK;
@@ -283,14 +284,17 @@ static ring_status_t finish(struct ri_node *node, enum step step, uint64_t timeo
     struct ri_wait wait;
     ri_wait_begin(&wait, node->s.abort, ri_deadline(timeout), node->s.patience);
     wait.patience.spins = node->spins;
+    uint32_t stays = 0;
     while (step < STEP_DONE) {
-        ring_status_t status;
-        if (step == STEP_MOVED)
+        ring_status_t status = RING_OK;
+        if (step == STEP_MOVED) {
             status = went_on(node, &wait);
-        else {
-            settle(node);
+            stays = 0;
+        } else if (!node->s.patience.spins && stays < STAYS && ri_node_may_stay(node)) {
+            stays++;
+            ri_pause();
+        } else
             status = ri_wait_round(&wait, ri_node_sleep, node);
-        }
         if (status)
             return status;
         step = node->op.advance(node);
@@ -302,15 +306,15 @@ static ring_status_t finish(struct ri_node *node, enum step step, uint64_t timeo
 ring_status_t ri_node_run(struct ri_node *node, const struct ri_call *call, const struct ri_reduction *red,
                           uint64_t timeout)
 {
-    const enum quick_end end = red ? QUICK_NOT : ri_node_quick(node, call);
-    if (end == QUICK_DONE) {
-        settle(node);
+    enum quick_end end = red ? QUICK_NOT : ri_node_quick(node, call);
+    if (end == QUICK_NOT && !red && call->coll == RING_ALL_REDUCE)
+        end = ri_node_again(node, call);
+    if (end == QUICK_DONE)
         return RING_OK;
-    }
-    if (end == QUICK_ANNOUNCED)
-        take_over(node, call);
-    else
+    if (end == QUICK_NOT)
         begin(node, call, red);
+    else
+        take_over(node, call, end);
     const enum step step = advance_eagerly(node);
     return step >= STEP_DONE ? ended(node, step) : finish(node, step, timeout);
 }
@@ -325,7 +329,6 @@ void ri_node_begin(struct ri_node *node, const struct ri_call *call, const struc
 ring_status_t ri_node_step(struct ri_node *node, bool *done_out, bool *moved_out)
 {
     const enum step step = node->op.advance(node);
-    settle(node);
     *done_out = step >= STEP_DONE;
     *moved_out = step != STEP_WAIT;
     if (step >= STEP_DONE)

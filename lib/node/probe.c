@@ -19,7 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/node/inner.h"
 
-enum { REPEATS = 6, STAGE_HEAPS = 1, STAGE_NONCE, STAGE_TRIED, STAGE_TIMED };
+enum { REPEATS = 6, STAGE_AGREED = 1, STAGE_NONCE, STAGE_TRIED, STAGE_TIMED };
 
 /* Bytes from which buffers that can be reached are read where they are: below, a slot is as fast, and nobody waits. */
 enum { DIRECT_LEAST = 8 << 10 };
@@ -34,7 +34,9 @@ enum { LEAST = 16 << 10 };
 static ring_status_t meet(struct ri_node *node, uint32_t stage, uint64_t deadline)
 {
     struct ri_wait wait;
-    publish(node, &control_of(node, node->me)->probe, stage);
+    _Atomic uint32_t *mine = &control_of(node, node->me)->probe;
+    atomic_store_explicit(mine, stage, memory_order_release);
+    ri_node_look_for_sleepers(node, mine);
     ri_wait_begin(&wait, node->s.abort, deadline, node->s.patience);
     for (uint32_t r = 0; r < node->size; r++)
         while (!reached(node, r, &control_of(node, r)->probe, stage)) {
@@ -191,21 +193,33 @@ static ring_status_t find_what_pays(struct ri_node *node, bool reads, uint64_t d
     return status;
 }
 
-/* Heaps are used when every rank has those of all others. */
-static ring_status_t agree_on_heaps(struct ri_node *node, uint64_t deadline)
+static bool has_all_heaps(const struct ri_node *node)
 {
     const struct ri_heap_view *mine = node->s.heaps;
-    bool all = mine != NULL;
+    bool all = mine && !node->s.one_process;
     for (uint32_t r = 0; all && r < node->size; r++)
         all = mine[r].base != NULL;
-    control_of(node, node->me)->heaps = all;
-    const ring_status_t status = meet(node, STAGE_HEAPS, deadline);
-    for (uint32_t r = 0; r < node->size && !status; r++)
-        all = all && control_of(node, r)->heaps == 1;
-    if (!status && all) {
-        node->heaps = mine;
+    return all;
+}
+
+/* Heaps are used when every rank has those of all others; and who goes to sleep makes the barrier for all when all take
+ * part in that, and sleep rarely. */
+static ring_status_t agree(struct ri_node *node, uint64_t deadline)
+{
+    struct control *mine = control_of(node, node->me);
+    bool heaps = true, fence = true;
+    mine->heaps = has_all_heaps(node);
+    mine->fence = node->s.patience.spins && ri_barrier_ready();
+    const ring_status_t status = meet(node, STAGE_AGREED, deadline);
+    for (uint32_t r = 0; r < node->size && !status; r++) {
+        heaps = heaps && control_of(node, r)->heaps == 1;
+        fence = fence && control_of(node, r)->fence == 1;
+    }
+    if (!status && heaps) {
+        node->heaps = node->s.heaps;
         node->direct_from = DIRECT_LEAST;
     }
+    node->sleepers_fence = !status && fence;
     return status;
 }
 
@@ -224,12 +238,13 @@ static ring_status_t agree_on_reading(struct ri_node *node, uint64_t deadline, b
 
 ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline)
 {
-    if (node->size == 1 || node->s.one_process)
+    if (node->size == 1)
         return RING_OK;
     bool reads = false;
-    ring_status_t status = agree_on_heaps(node, deadline);
-    if (!status)
-        status = agree_on_reading(node, deadline, &reads);
+    ring_status_t status = agree(node, deadline);
+    if (status || node->s.one_process)
+        return status;
+    status = agree_on_reading(node, deadline, &reads);
     if (!status && node->s.patience.spins)
         status = find_what_pays(node, reads, deadline);
     for (int kind = 0; kind < KINDS && !status && node->s.cma == RI_CMA_ON; kind++) {

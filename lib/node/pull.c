@@ -102,10 +102,13 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
 
 static uint64_t pieces_in(size_t bytes, size_t unit) { return bytes / unit + (bytes % unit != 0); }
 
-/* Root of a broadcast only writes and the others only read: in a few pieces they do it at the same time. */
-static size_t part_of(size_t bytes)
+/* Root of a broadcast only writes and the others only read: in a few pieces they do it at the same time, if each has a
+ * processor; else every piece is a switch more. */
+static size_t part_of(const struct ri_node *node, size_t bytes)
 {
     const size_t part = bytes / 4 / UNIT * UNIT;
+    if (!node->s.patience.spins)
+        return SLOT;
     return part < PART_LEAST ? PART_LEAST : part < SLOT ? part : SLOT;
 }
 
@@ -121,7 +124,9 @@ static void shape(struct ri_node *node)
     op->personal = ri_node_personal(op->call.coll);
     op->hears_all = !ri_node_rooted(op->call.coll) ||
                     (node->me == op->call.root && (op->call.coll == RING_REDUCE || op->call.coll == RING_GATHER));
-    op->unit = op->personal ? (node->sub - HEAD) / 8 * 8 : op->call.coll == RING_BROADCAST ? part_of(op->bytes) : SLOT;
+    op->unit = op->personal                      ? (node->sub - HEAD) / 8 * 8
+               : op->call.coll == RING_BROADCAST ? part_of(node, op->bytes)
+                                                 : SLOT;
     op->stream = ri_stream_pays((ri_node_whole(op->call.coll) ? 2 : 1 + (size_t)node->size) * op->bytes, node->size);
     op->rounds = pieces_in(ri_node_most_taken(node), op->unit);
     op->counts = op->rounds > SLOTS || op->call.scounts || op->call.rcounts || scattered(node) ||
@@ -222,7 +227,7 @@ static unsigned char *piece_in_dst(const struct ri_node *node, struct flow flow,
 
 static enum step read_remote(struct ri_node *node, uint32_t from, uint64_t i, void *to, size_t bytes)
 {
-    const uint64_t at = line_of(node, from)->at.src + begin_in_src(node, from) + (uint64_t)i * node->op.unit;
+    const uint64_t at = line_of(node, from)->src + begin_in_src(node, from) + (uint64_t)i * node->op.unit;
     return ri_node_read_peer(node, from, to, at, bytes) ? STEP_MOVED : STEP_FAILED;
 }
 

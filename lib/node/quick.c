@@ -8,10 +8,6 @@
  * one. */
 #include "lib/node/inner.h"
 
-/* Looks before a peer counts as late: about as long as lines take to come when everybody is on time; where ranks share
- * processors, what has not come does not come while this one looks. */
-enum { LOOKS = 400, LOOKS_SHARED = 1 };
-
 static const struct plan *make_plan(struct ri_node *node, const struct ri_call *call)
 {
     struct plan *p = &node->plan[call->coll % PLANS];
@@ -25,7 +21,7 @@ static const struct plan *make_plan(struct ri_node *node, const struct ri_call *
     p->combines = ri_node_combines(coll);
     p->hears_all = !rooted || (root && ri_node_to_root(coll));
     p->share = p->personal ? node->line_share : 0;
-    p->looks = node->s.patience.spins ? LOOKS : LOOKS_SHARED;
+    p->looks = looks_for(node->s.patience);
     p->fits = node->size > 1 && call->count <= (p->personal ? node->line_share : LINE_PAYLOAD) / p->red->esize;
     p->bytes = p->fits ? call->count * p->red->esize : 0;
     p->gives = p->bytes && (!rooted || root == ri_node_from_root(coll));
@@ -71,10 +67,7 @@ static inline const unsigned char *given_by(const struct ri_node *node, const st
 static inline bool agrees(const struct ri_node *node, const struct plan *p, uint32_t peer)
 {
     struct line *line = line_at(node, peer);
-    for (uint32_t looks = p->looks; atomic_load_explicit(&line->seq, memory_order_acquire) != node->seq; looks--)
-        if (!looks)
-            return false;
-    return atomic_load_explicit(&line->sig, memory_order_relaxed) == p->sig &&
+    return comes(&line->seq, node->seq, p->looks) && atomic_load_explicit(&line->sig, memory_order_relaxed) == p->sig &&
            atomic_load_explicit(&line->count, memory_order_relaxed) == p->count;
 }
 

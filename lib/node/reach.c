@@ -61,8 +61,8 @@ enum step ri_node_note_places(struct ri_node *node, uint32_t peer)
 {
     const struct line *line = line_of(node, peer);
     struct place *src = &node->src[peer], *dst = &node->dst[peer];
-    *src = line->src;
-    *dst = line->dst;
+    *src = line->at.src;
+    *dst = line->at.dst;
     if (node->s.one_process || (node->heaps && src->head < RI_HEAP_PAGE && dst->head < RI_HEAP_PAGE &&
                                 src->how == PLACE_HEAP && (dst->how == PLACE_HEAP || dst->how == PLACE_NONE)))
         return STEP_MOVED;

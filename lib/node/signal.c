@@ -2,10 +2,11 @@
 /* signal.c - how ranks of a node tell each other how far they are: announcing, counting, sleeping and waking.
  *
  * Every word has one writer and is polled by the others.  A rank that gives up polling counts itself in `sleepers` of
- * the owner, looks once more, and sleeps on the word (futex).  The owner, after changing a word, looks at `sleepers`
- * with a read-modify-write: either that sees the sleeper, or the sleeper's last look sees the change.  Announcing puts
- * this off (`owed`) until the rank itself must wait or has finished, because there it would stand between two cache
- * misses that otherwise overlap.
+ * the owner, looks once more, and sleeps on the word (futex).  The owner, after changing a word, looks at `sleepers`:
+ * either that sees the sleeper, or the sleeper's last look sees the change, if there is a full memory barrier between
+ * the two steps on each side.  On the owner's it would wait for the store to get its line from a peer who has just
+ * looked at it, as long as the shortest call takes.  So where ranks have processors of their own and sleep rarely, the
+ * sleeper makes the barrier for all (sleepers_fence); elsewhere the owner looks with a read-modify-write.
  *
  * Ranks agree on what they do.  Who reads a line compares its signature with its own call; as a rank that only gives
  * reads nobody, each line also has a hash of all signatures up to it, which is compared before the line is used again:
@@ -49,6 +50,8 @@ void ri_node_sleep(void *arg, int ms)
         return;
     report_stall(node);
     count_as_sleeper(node, 1);
+    if (node->sleepers_fence)
+        ri_barrier_everywhere();
     const uint32_t seen = atomic_load_explicit(node->awaited, memory_order_acquire);
     if ((int32_t)(seen - node->awaited_value) < 0)
         ri_word_sleep(node->awaited, seen, ms);
@@ -123,10 +126,10 @@ void ri_node_announce_places(struct ri_node *node)
     mine->at.put = node->put;
     mine->at.took = node->took;
     mine->at.out = node->out;
-    mine->at.src = (uintptr_t)node->op.call.src;
-    mine->at.dst = (uintptr_t)node->op.call.dst;
-    mine->src = node->src[node->me];
-    mine->dst = node->dst[node->me];
+    mine->at.src = node->src[node->me];
+    mine->at.dst = node->dst[node->me];
+    mine->src = (uintptr_t)node->op.call.src;
+    mine->dst = (uintptr_t)node->op.call.dst;
     ri_node_announce(node);
 }
 

@@ -306,11 +306,119 @@ Test(node, steps_in_any_order_agree_with_the_oracle, .timeout = 120)
     }
 }
 
+/* ---- the same buffers again ------------------------------------------------------------------------------------ */
+
+enum { SETS = 2, MOST_AGAIN = 40000 }; /* buffers of a rank; elements of each */
+
+struct own { /* a rank's memory that its peers reach */
+    int32_t *src[SETS], *dst[SETS];
+    uint64_t state; /* of what differs among ranks */
+};
+
+static int32_t *get_memory(const struct job *job)
+{
+    void *memory = NULL;
+    if (job->one_process)
+        memory = malloc(MOST_AGAIN * sizeof(int32_t));
+    else
+        CHECK(!ri_heap_alloc(MOST_AGAIN * sizeof(int32_t), &memory), "%s", ri_error_get());
+    CHECK(memory, "no memory");
+    return memory;
+}
+
+static void put_memory(const struct job *job, int32_t *memory)
+{
+    if (job->one_process)
+        free(memory);
+    else
+        CHECK(!ri_heap_free(memory), "%s", ri_error_get());
+}
+
+/* A round: what all ranks do is in `what`.  Mostly the last call again; now and then one rank has another buffer, or
+ * the same address is other memory, or a rank is late, or it is another call. */
+static void call_again(struct job *job, struct ri_node *node, struct own *own, uint64_t what, size_t *count)
+{
+    const uint64_t mine = next(&own->state);
+    const uint32_t set = mine % 16 == 0, rank = node->me;
+    const bool in_place = mine % 16 == 1, other = what % 8 == 0;
+    const ring_redop_t redop = other && what % 16 == 0 ? RING_MAX : RING_SUM;
+    if (what % 8 == 1)
+        *count = 5000 + (what >> 8) % (MOST_AGAIN - 5000);
+    if (mine % 16 == 2) {
+        put_memory(job, own->dst[0]);
+        own->dst[0] = get_memory(job);
+    }
+    if (mine % 32 == 3)
+        usleep(300);
+    int32_t *dst = own->dst[set], *src = in_place ? dst : own->src[set];
+    for (size_t i = 0; i < *count; i++)
+        src[i] = (int32_t)(mix(what + i) % 1000) + (int32_t)rank;
+    const struct ri_call call = {.dtype = RING_INT32, .redop = redop, .src = src, .dst = dst, .count = *count};
+    const ring_status_t status = ri_node_run(node, &call, NULL, job->timeout);
+    CHECK(status == RING_OK, "status %d: %s", status, ri_error_get());
+    const int32_t last = (int32_t)job->size - 1, ranks = last * (last + 1) / 2;
+    for (size_t i = 0; i < *count; i++) {
+        const int32_t each = (int32_t)(mix(what + i) % 1000);
+        const int32_t wanted = redop == RING_MAX ? each + last : each * (int32_t)job->size + ranks;
+        CHECK(dst[i] == wanted, "rank %u: element %zu of %zu is %d instead of %d", rank, i, *count, dst[i], wanted);
+    }
+}
+
+static void live_again(struct job *job, uint32_t rank)
+{
+    struct ri_heap_view views[RANKS] = {{0}};
+    struct ri_node *node = open_rank(job, rank);
+    struct own own = {.state = mix(job->seed + rank)};
+    size_t count = 16384;
+    uint64_t state = job->seed;
+    uint32_t kept = 0;
+    if (!job->one_process) {
+        map_heaps(job, rank, views);
+        node->s.heaps = views;
+    }
+    CHECK(!ri_node_probe(node, ri_deadline(job->timeout)), "%s", ri_error_get());
+    for (int i = 0; i < SETS; i++) {
+        own.src[i] = get_memory(job);
+        own.dst[i] = get_memory(job);
+    }
+    for (int i = 0; i < job->tasks; i++) {
+        call_again(job, node, &own, next(&state), &count);
+        kept += node->again.count == count;
+    }
+    CHECK(kept > (uint32_t)job->tasks / 2, "rank %u kept a call for the next one %u times of %d", rank, kept,
+          job->tasks);
+    for (int i = 0; i < SETS; i++) {
+        put_memory(job, own.src[i]);
+        put_memory(job, own.dst[i]);
+    }
+    ri_node_close(node);
+    for (uint32_t r = 0; r < job->size; r++)
+        ri_heap_unmap_peer(&views[r]);
+}
+
+Test(node, calls_on_the_same_buffers_again_and_on_others, .timeout = 120)
+{
+    const uint64_t seed = first_seed();
+    static const uint32_t sizes[] = {2, 3, 5};
+    for (uint32_t i = 0; i < 12; i++) {
+        struct job job;
+        job_begin(&job, sizes[i % 3]);
+        job.seed = seed + i;
+        job.tasks = 400 / SLOWER;
+        if (i >= 6)
+            job.patience = (struct ri_patience){1, 0};
+        (i / 3 % 2 ? run_threads : run_processes)(&job, live_again);
+        job_end(&job);
+    }
+}
+
 /* ---- waiting --------------------------------------------------------------------------------------------------- */
 
 static void live_small(struct job *job, uint32_t rank)
 {
     struct ri_node *node = open_rank(job, rank);
+    CHECK(!ri_node_probe(node, ri_deadline(job->timeout)), "%s", ri_error_get());
+    CHECK(node->sleepers_fence == (job->patience.spins && ri_barrier_ready()), "who makes the barrier");
     for (int i = 0; i < job->tasks; i++) {
         const struct task t = {.seed = (uint64_t)i, .dtype = RING_INT32, .count = i % 3 ? 3 : 3000};
         run_task(node, job, &t, rank);
@@ -321,13 +429,13 @@ static void live_small(struct job *job, uint32_t rank)
 /* A lost wake-up costs 50 ms, so a few hundred of them would show. */
 Test(node, ranks_that_only_sleep_are_woken, .timeout = 60)
 {
-    for (int threads = 0; threads < 2; threads++) {
+    for (uint32_t i = 0; i < 4; i++) {
         struct job job;
         job_begin(&job, 4);
-        job.patience = (struct ri_patience){0, 0};
+        job.patience = (struct ri_patience){.spins = i / 2, .yields = 0}; /* the owner looks, or the sleeper */
         job.tasks = 500 / SLOWER;
         const uint64_t from = ri_now();
-        (threads ? run_threads : run_processes)(&job, live_small);
+        (i % 2 ? run_threads : run_processes)(&job, live_small);
         cr_assert_lt(ri_now() - from, 12 * RI_SECOND);
         job_end(&job);
     }
@@ -587,7 +695,7 @@ Test(node, an_address_that_a_peer_does_not_have_is_an_error)
         nodes[r]->forced = &ri_node_cma;
         ri_node_begin(nodes[r], &call, NULL);
     }
-    line_of(nodes[0], 1)->at.src = 4096;
+    line_of(nodes[0], 1)->src = 4096;
     cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_OK);
     cr_assert_eq(ri_node_step(nodes[0], &done, &moved), RING_ERR_SYSTEM);
     cr_assert_not_null(strstr(ri_error_get(), "process_vm_readv"), "%s", ri_error_get());
