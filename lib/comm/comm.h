@@ -12,6 +12,7 @@
  *     layout.c   which ranks share a host, for algorithms
  *     wires.c    transports, links and the engine
  *     model.c    what messages cost here
+ *     figures.c  which times cannot be, and what the others say
  *     program.c  the cache of programs
  *     arguments.c  what a caller gave, checked
  *     redop.c    reduction operations that a program made

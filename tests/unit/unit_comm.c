@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "lib/base/mem.h"
+#include "lib/comm/figures.h"
 #include "perf/ring_perf/number.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/slower.h"
@@ -457,6 +458,63 @@ static void facts(struct rank *r)
 }
 
 Test(comm, facts_and_choices) { by_every_way((uint32_t[]){2, 3, 0}, facts); }
+
+/* ---- what is made of measured times ---- */
+
+static const struct ri_cost_model rated = {.latency = 10e3, .byte = 0.35, .near_latency = 1e3, .near_byte = 0.1};
+
+Test(figures, give_latency_and_bytes)
+{
+    const struct ri_figures f = {.far = {.small = 20e3, .burst = 27e3, .large = 20e3 + 0.5 * RI_FIGURE_LARGE},
+                                 .near = {.small = 2e3, .burst = 3.4e3, .large = 2e3 + 0.2 * RI_FIGURE_LARGE}};
+    struct ri_cost_model m = rated;
+    cr_assert(ri_figures_believable(&f, 2));
+    ri_figures_apply(&f, 2, &m);
+    cr_assert_float_eq(m.message, 500, 1e-6);
+    cr_assert_float_eq(m.latency, 19e3, 1e-6);
+    cr_assert_float_eq(m.byte, 0.5, 1e-6);
+    cr_assert_float_eq(m.near_latency, 1.8e3, 1e-6);
+    cr_assert_float_eq(m.near_byte, 0.2, 1e-6);
+}
+
+/* A burst holds a small message, so it bounds what one takes. */
+Test(figures, a_disturbed_small_message_gives_way_to_the_burst)
+{
+    const struct ri_figures f = {.near = {.small = 4e6, .burst = 10e3, .large = 90e3}};
+    struct ri_cost_model m = rated;
+    cr_assert(ri_figures_believable(&f, 2));
+    ri_figures_apply(&f, 2, &m);
+    cr_assert(m.latency > 9e3 && m.latency <= 10e3, "%f", m.latency);
+    cr_assert_float_eq(m.byte, 80e3 / RI_FIGURE_LARGE, 1e-6);
+    cr_assert_float_eq(m.near_byte, m.byte, 1e-9);
+}
+
+Test(figures, what_cannot_be_leaves_the_model_as_it_is)
+{
+    static const struct ri_figures bad[] = {
+        {.near = {.small = 4313e3, .burst = 4400e3, .large = 4000e3}}, /* a large message as fast as a small one */
+        {.near = {.small = 4e6, .burst = 5e6, .large = 9e6}},          /* slices of the scheduler */
+        {.near = {.small = 10e3, .burst = 11e3, .large = 4.5e6}},
+        {.far = {.small = 50e6, .burst = 51e6, .large = 40e6}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct ri_cost_model m = rated;
+        cr_assert(!ri_figures_believable(&bad[i], 2), "%zu", i);
+        ri_figures_apply(&bad[i], 2, &m);
+        cr_assert_eq(m.latency, rated.latency, "%zu", i);
+        cr_assert_eq(m.byte, rated.byte, "%zu", i);
+    }
+}
+
+/* Nothing is known of how slow a network is, and of many ranks on few processors little. */
+Test(figures, slow_is_believed_where_it_may_be)
+{
+    const struct ri_figures wide = {.far = {.small = 50e6, .burst = 51e6, .large = 60e6}};
+    const struct ri_figures crowded = {.near = {.small = 400e3, .burst = 900e3, .large = 5e6}};
+    cr_assert(ri_figures_believable(&wide, 1));
+    cr_assert(ri_figures_believable(&crowded, 16));
+    cr_assert(!ri_figures_believable(&crowded, 2));
+}
 
 Test(comm, texts_of_every_status)
 {
