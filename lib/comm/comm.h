@@ -308,7 +308,9 @@ void ri_watch_forget(const struct ring_comm *c);
 /* wires.c */
 uint32_t ri_wires_usable(const struct ri_conf *conf);     /* mask of transports that work in this process */
 const char *ri_wires_transports(void);                    /* "shm,tcp" */
-ring_status_t ri_wires_check(const struct ri_conf *conf); /* RING_TRANSPORT and RING_ALGO name things that exist */
+/* Texts that have a grammar, or name things that must exist: RING_TRANSPORT, RING_ALGO, RING_PORT_RANGE and
+ * RING_SOCKET_IFNAME. */
+ring_status_t ri_wires_check(const struct ri_conf *conf);
 bool ri_wires_allowed(const struct ri_conf *conf, const char *transport);
 bool ri_wires_direct(const struct ring_comm *c);      /* all ranks share memory, and may use it */
 uint32_t ri_wires_sockets(const struct ring_comm *c); /* descriptors that the links will need */

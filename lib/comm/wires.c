@@ -15,6 +15,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/boot/door.h"
+#include "lib/boot/iface.h"
 
 enum { LANES_PER_TRANSPORT = RI_LANES, TYPICAL_BYTES = 1 << 16 };
 /* Processor time of one message and of reducing one byte; the links' own figures come from the transports. */
@@ -83,8 +85,13 @@ static ring_status_t check_transports(const struct ri_conf *conf)
 ring_status_t ri_wires_check(const struct ri_conf *conf)
 {
     struct ri_rules rules;
-    const ring_status_t status = ri_conf_is_auto(conf->transport) ? RING_OK : check_transports(conf);
-    return status ? status : ri_rules_parse(conf->algo, &rules);
+    struct ri_port_range ports;
+    ring_status_t status = ri_conf_is_auto(conf->transport) ? RING_OK : check_transports(conf);
+    if (!status)
+        status = ri_rules_parse(conf->algo, &rules);
+    if (!status)
+        status = ri_port_range_parse(conf->port_range, &ports);
+    return status ? status : ri_iface_check(conf->ifname);
 }
 
 /* Direct shared memory is what the transport shm is to links: who forbids one forbids the other. */

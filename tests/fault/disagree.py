@@ -188,6 +188,7 @@ def case_wrong_settings():
     program = harness.tool("tests/support/worker")
     for variable, value, accepted in (("RING_SEGMENT", "12Q", "1K to 1G"), ("RING_ALGO", "bingo", "ring"),
                                       ("RING_TRANSPORT", "tcp,pigeon", "pigeon"), ("RING_TIMEOUT", "0", "1ms to 24h"),
+                                      ("RING_PORT_RANGE", "5-1", "LOW-HIGH"), ("RING_SOCKET_IFNAME", "a,,b", "eth,ib"),
                                       ("RING_TCP_SOCKETS", "17", "1 to 16"), ("RING_LOG", "loud", "warn")):
         r = harness.run([program, "sums"], env=harness.clean_env(**{variable: value}))
         check(r.code == 3 and "failed -8" in r.out and variable in r.out and value in r.out and accepted in r.out, r)
