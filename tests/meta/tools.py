@@ -245,19 +245,22 @@ def case_help_names_every_option():
 def case_info_lists_settings():
     out = info(RING_SEGMENT="64K").out
     check(re.search(r"RING_SEGMENT +64K +from the environment", out), out)
-    check(re.search(r"RING_TIMEOUT +1min +default", out), out)
+    check(re.search(r"RING_TIMEOUT +1min +default; 1ms to", out), out)
+    check(re.search(r"RING_TIMEOUT +5s +from the environment; default 1min", info(RING_TIMEOUT="5").out), out)
     for part in ("libring ", "Build", "Host", "Transports", "Algorithms", "kernels", "Settings"):
         check(part in out, part, out)
 
 
 def case_info_reports_wrong_settings():
     result = info(code=1, RING_SEGMENT="64Q")
-    check("WRONG" in result.out and "64Q" in result.out and "RING_TIMEOUT" in result.out, result)
+    check(re.search(r"RING_SEGMENT +64Q +REFUSED", result.out), "what was given, not the default", result)
+    check("WRONG" in result.out and "1K to 1G" in result.out and "RING_TIMEOUT" in result.out, result)
 
 
 def case_info_reports_what_names_nothing():
-    """The library refuses these when a communicator is made; the names are in no range."""
-    for name, value in (("RING_TRANSPORT", "tpc"), ("RING_TRANSPORT", "shm,"), ("RING_ALGO", "rnig")):
+    """The library refuses these when a communicator is made; no range holds them."""
+    for name, value in (("RING_TRANSPORT", "tpc"), ("RING_TRANSPORT", "shm,"), ("RING_ALGO", "rnig"), ("RING_PORT_RANGE", "5-1"),
+                        ("RING_SOCKET_IFNAME", "eth0,"), ("RING_TCP_CONGESTION", "none such")):
         result = info(code=1, **{name: value})
         check(re.search(rf"WRONG: {name}\b.*\"{value}\"", result.out) and "1 setting is wrong" in result.err, result)
     result = info(code=1, RING_ALGO="rnig", RING_TRANSPORT="tpc", RING_SEGMENT="64K")

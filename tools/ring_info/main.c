@@ -4,6 +4,7 @@
  * Settings are read one by one, so that a wrong one does not hide the others; the exit code is then 1. */
 #include "ring_info.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "lib/base/conf.h"
 #include "lib/base/error.h"
+#include "lib/base/mem.h"
 #include "lib/boot/host.h"
 #include "lib/coll/coll.h"
 #include "lib/comm/comm.h"
@@ -78,12 +80,55 @@ static void print_range(const struct ri_conf_row *row)
         printf("%s to %s", row->lowest, row->highest);
 }
 
+/* A transport looks at its own settings when it is opened: RING_TCP_CONGESTION names what this kernel has. */
+static bool transports_refuse(const struct ri_conf *conf)
+{
+    ring_status_t status = RING_OK;
+    for (const struct ri_transport *const *t = ri_transports; *t && status != RING_ERR_CONFIG; t++) {
+        char why[160];
+        struct ri_tctx *ctx = (*t)->usable(conf, why, sizeof why) ? ri_new_aligned(64, (*t)->ctx_size) : NULL;
+        if (!ctx)
+            continue;
+        *ctx = (struct ri_tctx){.transport = *t, .conf = conf};
+        status = (*t)->open(ctx);
+        (*t)->close(ctx);
+        ri_free(ctx);
+    }
+    return status == RING_ERR_CONFIG;
+}
+
 /* Whether the library refuses this value, looked at alone; the error is then in ri_error_get(). */
 static bool refused(const struct ri_conf_row *row, const char *text)
 {
     struct ri_conf alone;
     ri_conf_defaults(&alone);
-    return ri_conf_set(&alone, row, text) || ri_wires_check(&alone);
+    return ri_conf_set(&alone, row, text) || ri_wires_check(&alone) || transports_refuse(&alone);
+}
+
+/* What was given, with what a terminal cannot show replaced; not what stands instead of it, which nobody uses. */
+static void print_given(const char *text)
+{
+    int n = 0;
+    for (; text[n] && n < 64; n++)
+        putchar(isprint((unsigned char)text[n]) ? text[n] : '?');
+    printf("%*s REFUSED, from the environment; ", n < 10 ? 10 - n : 0, "");
+}
+
+static void print_value(const struct ri_conf *conf, const struct ri_conf_row *row, const char *origin)
+{
+    char value[RI_CONF_TEXT_MAX];
+    ri_conf_print(conf, row, value, sizeof value);
+    printf("%-10s %s; ", value, origin);
+}
+
+/* The default is said once, and as values are. */
+static void print_default(const struct ri_conf_row *row)
+{
+    struct ri_conf defaults;
+    char value[RI_CONF_TEXT_MAX];
+    ri_conf_defaults(&defaults);
+    ri_conf_print(&defaults, row, value, sizeof value);
+    printf("default %s; ", value);
 }
 
 /* Returns the number of settings whose value is wrong. */
@@ -94,11 +139,14 @@ static int print_settings(const struct ri_conf *conf)
     for (size_t i = 0; i < ri_conf_row_count; i++) {
         const struct ri_conf_row *row = &ri_conf_rows[i];
         const char *text = getenv(row->variable);
-        char value[RI_CONF_TEXT_MAX];
         const bool bad = text && refused(row, text);
-        ri_conf_print(conf, row, value, sizeof value);
-        printf("  %-22s %-10s %s; default %s; ", row->variable, value, text ? "from the environment" : "default",
-               row->fallback);
+        printf("  %-22s ", row->variable);
+        if (bad)
+            print_given(text);
+        else
+            print_value(conf, row, text ? "from the environment" : "default");
+        if (text)
+            print_default(row);
         print_range(row);
         printf("%s\n  %-22s %s\n", row->agree ? "; the same on all ranks" : "", "", row->help);
         if (bad)
