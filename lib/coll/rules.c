@@ -58,9 +58,21 @@ static ring_status_t refuse(struct word part, const char *what, const char *acce
 
 static bool collective(ring_coll_t coll) { return coll <= RING_RECV && ring_coll_str(coll); }
 
+/* The forms with counts are the same collectives, and have no rules of their own. */
+static ring_status_t refuse_counts(struct word part)
+{
+    return ri_fail(RING_ERR_CONFIG,
+                   "RING_ALGO is not accepted: \"%.*s\" is no collective of its own here; what is said of %.*s is for "
+                   "the form with counts too",
+                   (int)part.len, part.at, (int)part.len - 1, part.at);
+}
+
 static ring_status_t refuse_collective(struct word part)
 {
     struct list l = {.n = 0};
+    for (unsigned i = RING_RECV + 1; ring_coll_str((ring_coll_t)i); i++)
+        if (is(part, ring_coll_str((ring_coll_t)i)))
+            return refuse_counts(part);
     for (unsigned i = 0; collective((ring_coll_t)i); i++)
         append(&l, ring_coll_str((ring_coll_t)i));
     return refuse(part, "collective", l.text);

@@ -7,7 +7,8 @@
  *     all_reduce:0-64K@doubling,64K-inf@ring             by the bytes of the call's buffer, from <= bytes < to
  *
  * "node" names direct shared memory, which every collective has; "auto" behind an @ takes a collective out of a rule
- * for all.  The bytes are those that ring_perf shows: of the whole buffer, for collectives of blocks of all blocks. */
+ * for all.  A form with counts follows its collective: all_gather is for all_gatherv too.  The bytes are those that
+ * ring_perf shows: of the whole buffer, for collectives of blocks of all blocks. */
 #ifndef RI_RULES_H
 #define RI_RULES_H
 

@@ -301,9 +301,15 @@ def case_info_explains_errors():
                           (["schedule", "all_reduce", "--size", "2", "--algo", "none"], "ring"),
                           (["schedule", "all_reduce", "--size", "2", "--algo", "ring", "--rank", "2"], "--rank"),
                           (["schedule", "reduce", "--size", "2", "--algo", "tree", "--root", "2"], "--root 2 is not a rank"),
-                          (["schedule", "all_reduce", "--size", "x"], "--size")):
+                          (["schedule", "all_reduce", "--size", "x"], "--size"),
+                          (["schedule", "allreduce"], "one of all_reduce, reduce, broadcast"),
+                          (["schedule", "all_gatherv", "--size", "2", "--algo", "ring"], "it runs those of all_gather, ask"),
+                          (["schedule", "all_reduce", "--size", "2", "--algo", "node"], "node is direct loads and stores")):
         result = info(*options, code=2)
         check(said in result.err and not result.out, options, result)
+    hier = ["schedule", "all_reduce", "--algo", "hier", "--size", "4"]
+    check("it would with --per-host 2" in info(*hier, code=1).err, "how ranks come to share a host")
+    check("--per-host" not in info("schedule", "all_reduce", "--algo", "exchange", "--size", "4", code=1).err)
 
 
 def compare(build, folder, *more):

@@ -55,7 +55,7 @@ static void print_transports(const struct ri_conf *conf)
 
 static void print_algorithms(void)
 {
-    printf("\nAlgorithms (RING_ALGO)\n");
+    printf("\nAlgorithms (RING_ALGO; a form with counts follows its collective: all_gather is for all_gatherv too)\n");
     printf("  %-12s %s\n", "node",
            "every collective - direct loads and stores; what auto takes when all ranks are on one host");
     for (const struct ri_algorithm *const *a = ri_algorithms; *a; a++)

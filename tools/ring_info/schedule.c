@@ -50,7 +50,7 @@ static int read_number(const char *name, const char *text, uint64_t low, uint64_
 /* text NULL: the option is not there. */
 static int read_algorithm(struct request *q, const char *text)
 {
-    char names[256] = "";
+    char names[400] = "";
     size_t n = 0;
     q->algorithm = text ? ri_algorithm_named(q->coll, text) : NULL;
     if (q->algorithm)
@@ -60,7 +60,12 @@ static int read_algorithm(struct request *q, const char *text)
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "one of ", (*a)->name);
     if (!names[0])
         snprintf(names, sizeof names, "nothing: this collective has no algorithm");
-    return text ? refuse("--algo", text, names) : missing("--algo", names);
+    if (!text)
+        return missing("--algo", names);
+    n = strlen(names);
+    if (!strcmp(text, "node"))
+        snprintf(names + n, sizeof names - n, "; node is direct loads and stores, which are no messages to list");
+    return refuse("--algo", text, names);
 }
 
 static int read_dtype(struct request *q, const char *text)
@@ -117,19 +122,35 @@ static bool is_rank(const struct request *q, const char *name, uint32_t rank)
     return rank < q->size;
 }
 
+/* The names that have algorithms; a form with counts runs those of its collective. */
+static int read_coll(struct request *q, const char *text)
+{
+    char names[200] = "one of ";
+    unsigned coll = 0;
+    while (ring_coll_str((ring_coll_t)coll) && strcmp(ring_coll_str((ring_coll_t)coll), text))
+        coll++;
+    if (coll > RING_RECV && ring_coll_str((ring_coll_t)coll)) {
+        fprintf(stderr, "ring_info schedule: %s has no algorithms of its own: it runs those of %.*s, ask for that\n",
+                text, (int)strlen(text) - 1, text);
+        return 2;
+    }
+    q->coll = q->call.coll = (ring_coll_t)coll;
+    if (coll <= RING_RECV)
+        return 0;
+    for (unsigned i = 0; i <= RING_RECV; i++) {
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", ring_coll_str((ring_coll_t)i));
+    }
+    return refuse("collective", text, names);
+}
+
 static int read_request(struct request *q, int argc, char **argv)
 {
-    int code = 0;
-    unsigned coll = 0;
     *q = (struct request){
         .call = {.dtype = RING_FLOAT, .count = 1000}, .segment = 256 << 10, .per_host = 1, .all_ranks = true};
-    while (argc && ring_coll_str((ring_coll_t)coll) && strcmp(ring_coll_str((ring_coll_t)coll), argv[0]))
-        coll++;
     if (!argc)
         return missing("the collective", "a name like all_reduce");
-    if (!ring_coll_str((ring_coll_t)coll))
-        return refuse("collective", argv[0], "a name like all_reduce");
-    q->coll = q->call.coll = (ring_coll_t)coll;
+    int code = read_coll(q, argv[0]);
     for (int i = 1; i < argc && !code; i += 2) {
         char value[80];
         snprintf(value, sizeof value, "the value of %.60s", argv[i]);
@@ -191,20 +212,36 @@ static bool peer_itself(const struct request *q, uint32_t rank)
     return (q->coll == RING_SEND || q->coll == RING_RECV) && rank == q->call.root;
 }
 
+static bool fits(const struct request *q, uint32_t rank)
+{
+    const struct ri_coll_args args = ri_coll_args_for(&q->call, rank, q->size, &q->layout, q->segment);
+    return q->algorithm->fits(&args);
+}
+
+/* What works by hosts does not where every rank has one of its own, which is how they are laid out unless told. */
+static bool fits_by_twos(const struct request *q, uint32_t rank)
+{
+    struct request other = *q;
+    other.per_host = 2;
+    const bool good = lay_out(&other) && fits(&other, rank);
+    free(other.hosts);
+    return good;
+}
+
 static int print_all(const struct request *q)
 {
     const uint32_t end = q->all_ranks ? q->size : q->rank + 1;
     int code = 0;
     for (uint32_t r = q->all_ranks ? 0 : q->rank; r < end && !code; r++) {
-        const struct ri_coll_args args = ri_coll_args_for(&q->call, r, q->size, &q->layout, q->segment);
         if (q->all_ranks && peer_itself(q, r))
             continue;
-        if (q->algorithm->fits(&args)) {
+        if (fits(q, r)) {
             code = print_rank(q, r);
             continue;
         }
-        fprintf(stderr, "ring_info schedule: %s does not work for rank %u of %u and %zu elements: %s\n",
-                q->algorithm->name, (unsigned)r, (unsigned)q->size, q->call.count, q->algorithm->help);
+        fprintf(stderr, "ring_info schedule: %s does not work for rank %u of %u, %u a host, and %zu elements: %s%s\n",
+                q->algorithm->name, (unsigned)r, (unsigned)q->size, (unsigned)q->per_host, q->call.count,
+                q->algorithm->help, fits_by_twos(q, r) ? "; it would with --per-host 2" : "");
         code = 1;
     }
     return code;
