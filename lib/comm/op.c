@@ -426,9 +426,10 @@ static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call
     c->seq++;
     c->running = call;
     const ring_status_t status = ri_node_run(c->node, call, NULL, c->conf.op_timeout);
-    ri_stall_over(c);
-    if (!status)
+    if (!status) {
+        ri_stall_over(c);
         return RING_OK;
+    }
     const struct ring_op op = {.comm = c, .call = *call, .seq = c->seq};
     return fail(c, &op, status);
 }

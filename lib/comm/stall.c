@@ -166,7 +166,7 @@ void ri_comm_stalled(struct ring_comm *c, const struct ri_signature *calls, uint
 
 void ri_stall_end(struct ring_comm *c)
 {
-    if (c->stall.reported)
+    if (c->stall.reported && !ri_comm_broken(c)) /* a wait that a failure has ended goes on to nothing */
         ri_log(RI_LOG_WARN, "goes on after %.1f s", (double)c->stall.last / RI_SECOND);
     c->stall.reported = false;
     c->stall.last = c->stall.next_note = 0;

@@ -118,6 +118,16 @@ def case_rank_that_is_stopped_for_long():
 
 
 @harness.waits
+def case_no_word_that_it_goes_on_after_the_deadline():
+    for name, way in jobs.WAYS.items():
+        with jobs.job(3, "lazy", "who=1", "seconds=6", env={**way, "RING_OP_TIMEOUT": "2s", "RING_STALL_TIME": "500ms"}) as j:
+            check(j.wait(10, [0, 2]) == [3, 3], name, j.story())
+            for r in (0, 2):
+                said = j.text(r, "err")
+                check("not responding: rank 1 (" in said and "goes on" not in said, name, j.story())
+
+
+@harness.waits
 def case_operation_deadline():
     with jobs.job(3, "lazy", "who=1", "seconds=6", env={"RING_OP_TIMEOUT": "1s"}) as j:
         check(j.wait(10, [0, 2]) == [3, 3], j.story())
