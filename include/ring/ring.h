@@ -231,8 +231,8 @@ RING_API RING_CHECK ring_status_t ring_comm_peer(const ring_comm_t *comm, uint32
 
 /* How a call would be carried out.  Both strings live as long as the communicator. */
 typedef struct ring_choice {
-    const char *algorithm; /* "node", "ring", "doubling", "exchange" ... */
-    const char *transport; /* "shm", "tcp", "shm+tcp"; "self" for one rank */
+    const char *algorithm; /* "node", "ring", "doubling", "exchange" ...; "copy" for one rank */
+    const char *transport; /* "shm", "tcp", "shm+tcp": of all links that are in use; "self" for one rank */
 } ring_choice_t;
 RING_API RING_CHECK ring_status_t ring_comm_choice(ring_comm_t *comm, ring_coll_t coll, size_t count,
                                                    ring_dtype_t dtype, ring_redop_t redop, ring_choice_t *choice_out);

@@ -312,6 +312,8 @@ const char *ri_wires_transports(void);                    /* "shm,tcp" */
  * RING_SOCKET_IFNAME. */
 ring_status_t ri_wires_check(const struct ri_conf *conf);
 bool ri_wires_allowed(const struct ri_conf *conf, const char *transport);
+/* "shm+tcp": what the links go over that there are; before the first one, what those would that may come. */
+const char *ri_wires_names(struct ring_comm *c);
 bool ri_wires_direct(const struct ring_comm *c);      /* all ranks share memory, and may use it */
 uint32_t ri_wires_sockets(const struct ring_comm *c); /* descriptors that the links will need */
 /* The links that all-reduces need; the rest are made when they are wanted. */

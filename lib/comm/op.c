@@ -68,7 +68,7 @@ ring_status_t ri_op_choice(struct ring_comm *c, const struct ri_call *call, ring
         return a ? ri_fail(RING_ERR_NOMEM, "no memory for links")
                  : ri_fail(RING_ERR_UNSUPPORTED, "no algorithm does %s over links", ring_coll_str(call->coll));
     else
-        *choice_out = (ring_choice_t){.algorithm = a->name, .transport = c->wires.names};
+        *choice_out = (ring_choice_t){.algorithm = a->name, .transport = ri_wires_names(c)};
     return RING_OK;
 }
 

@@ -159,6 +159,35 @@ uint32_t ri_wires_sockets(const struct ring_comm *c)
     return n ? n + RI_TRANSPORTS_MAX : 0;
 }
 
+/* In the order of the build, whichever was wanted first. */
+static void join_names(uint32_t mask, char *text, size_t cap)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; ri_transports[i] && n < cap; i++)
+        if (mask >> i & 1)
+            n += (size_t)snprintf(text + n, cap - n, "%s%s", n ? "+" : "", ri_transports[i]->name);
+}
+
+static uint32_t opened(const struct ri_wires *w)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; ri_transports[i]; i++)
+        for (uint32_t k = 0; k < w->ctxs; k++)
+            mask |= (uint32_t)(w->ctx[k]->transport == ri_transports[i]) << i;
+    return mask;
+}
+
+const char *ri_wires_names(struct ring_comm *c)
+{
+    uint32_t mask = opened(&c->wires), index;
+    for (uint32_t r = 0; r < c->size && !c->wires.ctxs; r++)
+        if (r != c->rank && choose(c, r, &index))
+            mask |= UINT32_C(1) << index;
+    join_names(mask, c->wires.names, sizeof c->wires.names);
+    return c->wires.names;
+}
+
 /* ---- making links ---------------------------------------------------------------------------------------------- */
 
 static ring_status_t open_context(struct ring_comm *c, const struct ri_transport *t, struct ri_tctx **ctx_out)
@@ -176,9 +205,8 @@ static ring_status_t open_context(struct ring_comm *c, const struct ri_transport
         return ri_fail(RING_ERR_NOMEM, "no memory for transport %s", t->name);
     ctx->transport = t;
     ctx->conf = &c->conf;
-    const size_t n = strlen(w->names);
-    snprintf(w->names + n, sizeof w->names - n, "%s%s", n ? "+" : "", t->name);
     w->ctx[w->ctxs++] = ctx;
+    join_names(opened(w), w->names, sizeof w->names);
     *ctx_out = ctx;
     return t->open(ctx);
 }

@@ -442,7 +442,7 @@ Test(comm, no_memory_at_any_point, .timeout = 200)
 
 static void facts(struct rank *r)
 {
-    ring_choice_t choice;
+    ring_choice_t choice, message;
     cr_assert_eq(ring_comm_rank(r->comm), r->rank);
     cr_assert_eq(ring_comm_size(r->comm), r->job->size);
     cr_assert_eq(ring_comm_local_rank(r->comm), r->rank);
@@ -453,11 +453,28 @@ static void facts(struct rank *r)
     const struct way *w = r->job->arg;
     if (!strcmp(w->name, "tcp") || !strcmp(w->name, "shm"))
         cr_assert_str_eq(choice.transport, w->name);
+    /* The first message between two ranks makes their link: its transport is known before. */
+    WORKS(ring_comm_choice(r->comm, RING_SEND, 1, RING_FLOAT, RING_SUM, &message));
+    cr_assert(!strcmp(message.transport, "shm") || !strcmp(message.transport, "tcp"), "\"%s\"", message.transport);
+    cr_assert_str_eq(message.algorithm, "direct");
     if (!strcmp(w->name, "node") || !strcmp(w->name, "ring") || !strcmp(w->name, "doubling"))
         cr_assert_str_eq(choice.algorithm, w->name);
 }
 
 Test(comm, facts_and_choices) { by_every_way((uint32_t[]){2, 3, 0}, facts); }
+
+Test(comm, choice_of_one_rank)
+{
+    ring_comm_t *comm;
+    ring_choice_t choice;
+    setenv("RING_BOOT", "single", 1);
+    cr_assert_eq(ring_comm_create(&comm), RING_OK);
+    cr_assert_eq(ring_comm_choice(comm, RING_SEND, 1, RING_FLOAT, RING_SUM, &choice), RING_OK);
+    cr_assert_str_eq(choice.algorithm, "copy");
+    cr_assert_str_eq(choice.transport, "self");
+    cr_assert_eq(ring_comm_destroy(comm), RING_OK);
+    unsetenv("RING_BOOT");
+}
 
 /* ---- what is made of measured times ---- */
 
