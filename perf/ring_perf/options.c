@@ -364,6 +364,9 @@ static int check_range(const struct perf_options *opt)
     else if (opt->buffers && opt->buffers < opt->group)
         fprintf(complaints(), "ring_perf: -m/--group %llu needs as many buffers: give -B %llu or more, or no -B\n",
                 (unsigned long long)opt->group, (unsigned long long)opt->group);
+    else if (opt->start && opt->persistent)
+        fprintf(complaints(), "ring_perf: -s/--start and -p/--persistent are two ways of calling: give one of them; -p "
+                              "starts and waits too\n");
     else if (!some_fit(opt))
         fprintf(complaints(),
                 "ring_perf: -o and -d: none of the operations is there for any of the types: those on bits "

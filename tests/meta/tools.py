@@ -187,6 +187,7 @@ def case_wrong_options_are_explained():
                           (["-r", "-2"], ("-2", "-1 or all")), (["-M", "heap"], ("heap", "malloc, registered or alloc")),
                           (["-S", "8:"], ("8:", "8:20000,64K:500")), (["-S", "8,,9"], ("8,,9", "sizes such as")),
                           (["-m", "0"], ("-m", "from 1 to 1024")), (["-B", "2", "-m", "3"], ("-m", "-B 3 or more")),
+                          (["-s", "-p"], ("-s", "-p", "give one of them")),
                           (["-o", "band", "-d", "float"], ("-o and -d", "integers"))):
         result = perf("all_reduce", *options, code=2)
         check(all(s in result.err for s in said) and result.out == "", options, result)
