@@ -376,6 +376,16 @@ static int check_range(const struct perf_options *opt)
     return 2;
 }
 
+/* The least and most of what -S lists, so that the table and the file say what is measured. */
+static void span_sizes(struct perf_options *opt)
+{
+    for (uint64_t i = 0; i < opt->size_count; i++) {
+        const uint64_t bytes = opt->sizes[i].bytes;
+        opt->min_bytes = !i || bytes < opt->min_bytes ? bytes : opt->min_bytes;
+        opt->max_bytes = !i || bytes > opt->max_bytes ? bytes : opt->max_bytes;
+    }
+}
+
 int perf_options_read(struct perf_options *opt, int argc, char **argv)
 {
     struct forms forms;
@@ -399,5 +409,8 @@ int perf_options_read(struct perf_options *opt, int argc, char **argv)
     }
     if (!status)
         status = read_coll(opt, argc, argv);
-    return status ? status : check_range(opt);
+    if (!status)
+        status = check_range(opt);
+    span_sizes(opt);
+    return status;
 }

@@ -74,6 +74,15 @@ def case_json():
     check(data["out_of_bounds"] == 0 and "average_bus_bandwidth" in data and data["config"]["ranks"] == 1, data)
 
 
+def case_listed_sizes_are_said():
+    with harness.folder() as folder:
+        out = perf("all_reduce", "-S", "1K,8,64", "-n", "1", "-w", "0", "-J", f"{folder}/out.json").out
+        with open(f"{folder}/out.json", encoding="utf8") as file:
+            config = json.load(file)["config"]
+    check("minBytes 8 maxBytes 1024 " in out, out)
+    check((config["min_bytes"], config["max_bytes"]) == (8, 1024), config)
+
+
 def case_json_into_what_is_no_plain_file():
     """A device stays a device and a link a link; a full one is an error."""
     with harness.folder() as folder:
