@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from meta import BUILD, REPO, must, need, sanitized
+from meta import BUILD, REPO, must, need, sanitized, text
 import harness
 from harness import check, clean_env
 
@@ -34,6 +34,23 @@ def install(folder):
     must(["meson", "install", "-C", BUILD, "--destdir", folder, "--no-rebuild"])
     prefix = subprocess.run(["meson", "introspect", "--buildoptions", BUILD], capture_output=True, text=True, check=True)
     return folder + re.search(r'"name": "prefix", "value": "([^"]*)"', prefix.stdout)[1]
+
+
+def prefix_of(build):
+    shown = must(["meson", "introspect", "--buildoptions", build])
+    return next(option["value"] for option in json.loads(shown) if option["name"] == "prefix")
+
+
+def case_readme_sets_the_prefix_of_a_configured_build_folder():
+    """As tools/try leaves one, where meson setup ignores options; in a new one the same commands do."""
+    need("meson")
+    lines = re.findall(r"^    (meson (?:setup|configure) build\b.*?)(?: +#.*)?$", text("README.md"), re.M)
+    check(any("-Dprefix=$P" in line for line in lines), "README.md sets no prefix:", lines)
+    with harness.folder() as folder:
+        for line in lines[:1] + lines:
+            must(line.replace("$P", f"{folder}/place").replace("setup build", f"setup {folder}/build {REPO}").replace(
+                "configure build", f"configure {folder}/build").split())
+        check(prefix_of(f"{folder}/build") == f"{folder}/place", "the prefix is", prefix_of(f"{folder}/build"))
 
 
 def one(pattern):
