@@ -102,7 +102,7 @@ ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **n
     }
     node->dst = node->src + setup->size;
     node->kind = node->order + setup->size;
-    node->again.looks = looks_for(node->s.patience);
+    node->again.looks = looks_for(node->s.patience, LOOKS_LONG);
     order(node);
     *node_out = node;
     return RING_OK;

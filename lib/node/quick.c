@@ -21,7 +21,7 @@ static const struct plan *make_plan(struct ri_node *node, const struct ri_call *
     p->combines = ri_node_combines(coll);
     p->hears_all = !rooted || (root && ri_node_to_root(coll));
     p->share = p->personal ? node->line_share : 0;
-    p->looks = looks_for(node->s.patience);
+    p->looks = looks_for(node->s.patience, LOOKS);
     p->fits = node->size > 1 && call->count <= (p->personal ? node->line_share : LINE_PAYLOAD) / p->red->esize;
     p->bytes = p->fits ? call->count * p->red->esize : 0;
     p->gives = p->bytes && (!rooted || root == ri_node_from_root(coll));

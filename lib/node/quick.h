@@ -54,8 +54,11 @@ void ri_node_remember(struct ri_node *node, size_t at, size_t bytes);
 
 /* Looks before a peer counts as late: about as long as lines take to come when everybody is on time; where ranks share
  * processors, what has not come does not come while this one looks. */
-enum { LOOKS = 400, LOOKS_SHARED = 1 };
-static inline uint32_t looks_for(struct ri_patience patience) { return patience.spins ? LOOKS : LOOKS_SHARED; }
+enum { LOOKS = 400, LOOKS_LONG = 3000, LOOKS_SHARED = 1 };
+static inline uint32_t looks_for(struct ri_patience patience, uint32_t looks)
+{
+    return patience.spins ? looks : LOOKS_SHARED;
+}
 static inline bool comes(_Atomic uint32_t *word, uint32_t value, uint32_t looks)
 {
     for (; atomic_load_explicit(word, memory_order_acquire) != value; looks--)
