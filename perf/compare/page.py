@@ -17,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 44
 STYLES = {
     "ring": ("libring", "#0072B2", "", "circle", 2.6),
     "ring:registered": ("libring, registered", "#009E73", "", "square", 2.6),
+    "ring:same-bits": ("libring, RING_DETERMINISTIC=1", "#56B4E9", "5 2", "diamond", 1.6),
     "ring:bfloat16": ("libring, bfloat16", "#009E73", "", "square", 2.6),
     "ring:float16": ("libring, float16", "#CC79A7", "", "triangle", 2.6),
     "ring:hier": ("libring, hierarchical", "#009E73", "", "square", 2.6),
