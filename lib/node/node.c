@@ -10,7 +10,8 @@
 #include "lib/node/inner.h"
 
 /* Looks before the first pause: about as long as the peers' lines take to come when everybody is on time.  A piece of
- * work counts as some of them, so that a long operation comes to look at the abort word. */
+ * work counts as some of them, so that a long operation comes to look at the abort word.  STAYS: pauses for which a
+ * rank keeps a processor that it shares (spread.c), about as long as a switch takes. */
 enum { EAGER_LOOKS = 192, EAGER_MOVE = 16, SPINS_LEAST = 32, STAYS = 200, EDGES = 4 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
