@@ -243,7 +243,8 @@ RING_API RING_CHECK ring_status_t ring_comm_choice(ring_comm_t *comm, ring_coll_
  * ranks; a rank that waits for nobody (the root of a broadcast, a sender of a gather) may hear it at a later call,
  * ring_comm_destroy() at the latest.  Counts are in elements and may be 0; a buffer of which nothing is used may be NULL.  Buffers need no
  * alignment beyond that of the element type, belong to the caller, and are borrowed until the call returns (or its
- * operation is done).  src and dst must not overlap except where "in place" says how; src is then what dst was.
+ * operation is done).  src and dst must not overlap except where "in place" says how; src is then what dst was, and
+ * each rank may do so or not.
  * n is the size of the communicator, and a block is `count` elements; block r begins at element r * count.
  *
  * Every one exists as a blocking call and as NAME_start(), which only begins it and gives an operation; see below. */

@@ -195,7 +195,7 @@ struct ring_comm {
     struct ring_op *first, **last; /* in flight, in the order they were started */
     struct ring_op *handles;       /* that the caller holds */
     uint32_t seq;
-    uint64_t history; /* a hash of all collective calls so far, but for those that went straight to the node */
+    uint64_t history; /* a hash of all collective calls so far over links; the node has its own of the others */
     const struct ri_call *running; /* the blocking call that is inside the node */
     struct ri_shape shape[RI_SHAPES];
     struct ri_made_op *made;       /* operations of the caller's, or NULL */

@@ -41,7 +41,8 @@ void ri_op_signature(const struct ring_comm *c, const struct ri_call *call, uint
 }
 
 /* Some calls wait for nobody, a broadcast's root for one, so that ranks may disagree on them and go on; when they leave
- * they compare this, and what the node remembers itself. */
+ * they compare this, and what the node remembers itself.  Of calls over links only: how a call comes to the node (at
+ * once, or behind what is still in flight) is each rank's own affair. */
 static void remember(struct ring_comm *c, const struct ri_call *call)
 {
     const uint64_t what =
@@ -402,7 +403,7 @@ void ri_op_launch(struct ring_comm *c, struct ring_op *op)
     op->status = RING_OK;
     op->done = op->begun = false;
     op->seq = message ? 0 : ++c->seq;
-    if (!message)
+    if (!message && op->program)
         remember(c, &op->call);
     if (op->given)
         fill_in(c, op);

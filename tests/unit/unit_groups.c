@@ -230,6 +230,62 @@ static void met_nothing(struct rank *r)
 
 Test(outliving, a_message_that_met_nothing, .timeout = 100) { by_every_way((uint32_t[]){1, 2, 0}, met_nothing); }
 
+/* ---- each rank in its own way ---------------------------------------------------------------------------------- */
+
+/* Who waits when, and who gives the same buffer twice, is a rank's own affair: the calls are the same. */
+static void in_its_own_way(struct rank *r)
+{
+    enum { COUNT = 400 };
+    const uint32_t n = r->job->size;
+    int32_t *src = malloc(n * COUNT * 4), *dst = malloc(n * COUNT * 4), x = (int32_t)r->rank, y = -1;
+    for (uint32_t round = 0; round < 3 * n; round++) {
+        const bool odd = r->rank == round % n;
+        const uint32_t root = round / 3;
+        ring_op_t *op;
+        WORKS(ring_broadcast_start(r->comm, &x, &y, 1, RING_INT32, root, &op));
+        if (odd)
+            WORKS(ring_op_wait(op));
+        WORKS(ring_barrier(r->comm));
+        WORKS(ring_op_wait(op));
+        ring_op_free(op);
+        cr_assert_eq(y, (int32_t)root);
+        for (uint32_t p = 0; p < n; p++)
+            fill(src + p * COUNT, COUNT, mark(r->rank, p, round));
+        WORKS(ring_all_to_all(r->comm, src, odd ? src : dst, COUNT, RING_INT32));
+        for (uint32_t p = 0; p < n; p++)
+            expect((odd ? src : dst) + p * COUNT, COUNT, mark(p, r->rank, round), "all_to_all");
+    }
+    WORKS(ring_comm_destroy(r->comm));
+    r->comm = NULL;
+    free(src);
+    free(dst);
+}
+
+Test(same_calls, each_rank_in_its_own_way, .timeout = 100) { by_every_way((uint32_t[]){2, 3, 0}, in_its_own_way); }
+
+/* And another root is another call, in whatever way it is made. */
+static void another_root(struct rank *r)
+{
+    int32_t x[2] = {0};
+    ring_op_t *op = NULL;
+    ring_status_t status;
+    if (r->rank)
+        status = ring_broadcast_start(r->comm, x, x, 1, RING_INT32, r->rank, &op);
+    else
+        status = ring_broadcast(r->comm, x, x, 1, RING_INT32, 0);
+    if (op) {
+        const ring_status_t waited = ring_op_wait(op);
+        status = status ? status : waited;
+        ring_op_free(op);
+    }
+    const ring_status_t left = ring_comm_destroy(r->comm);
+    r->comm = NULL;
+    cr_assert_eq(left, RING_ERR_MISMATCH, "%s", ring_last_error());
+    cr_assert(!status || status == RING_ERR_MISMATCH);
+}
+
+Test(same_calls, another_root_is_another_call, .timeout = 100) { by_every_way((uint32_t[]){2, 3, 0}, another_root); }
+
 /* ---- persistent operations ------------------------------------------------------------------------------------- */
 
 static void again_and_again(struct rank *r)
