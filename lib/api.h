@@ -8,6 +8,14 @@
 
 #include "lib/comm/comm.h"
 
+static inline bool ri_comes_in(ring_comm_t *c)
+{
+    uint32_t inside = RI_NOBODY_INSIDE;
+    return atomic_compare_exchange_strong_explicit(&c->busy, &inside, RI_CALL_INSIDE, memory_order_acquire,
+                                                   memory_order_relaxed) ||
+           (inside == RI_HELPER_INSIDE && ri_help_await(c));
+}
+
 static inline ring_status_t ri_enter(ring_comm_t *c)
 {
     if (!c)
@@ -15,12 +23,19 @@ static inline ring_status_t ri_enter(ring_comm_t *c)
     if (c->generation != ri_comm_generation())
         return ri_fail(RING_ERR_STATE,
                        "this communicator belongs to the parent process: it cannot be used after fork()");
-    if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire))
+    if (!ri_comes_in(c))
         return ri_fail(RING_ERR_BUSY, "another thread is inside a call on this communicator");
+    if (c->left)
+        ri_help_end(c);
     return RING_OK;
 }
 
-static inline void ri_leave(ring_comm_t *c) { atomic_store_explicit(&c->busy, 0, memory_order_release); }
+static inline void ri_leave(ring_comm_t *c)
+{
+    if (c->first)
+        ri_help_begin(c);
+    atomic_store_explicit(&c->busy, RI_NOBODY_INSIDE, memory_order_release);
+}
 
 /* The same, and the communicator works. */
 static inline ring_status_t ri_enter_working(ring_comm_t *c)

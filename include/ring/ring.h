@@ -210,8 +210,9 @@ RING_API const char *ring_comm_error(const ring_comm_t *comm);
  * order: the number that *redop_out gets is compared like any other argument.  Not to be destroyed while a call that
  * uses them is in flight.
  *
- * fn must be associative and commutative; it is called by the thread that is inside a call on comm, for a part of the
- * elements at a time, and context is handed on as it is.
+ * fn must be associative and commutative; it is called by the thread that is inside a call on comm (or on another
+ * communicator, while operations on comm are in flight), for a part of the elements at a time, and context is handed on
+ * as it is.
  * Pre-multiplied sum: every rank's elements are multiplied by *scalar (an element of dtype, read now; each rank may
  * have its own), then added up; for elements of that dtype only. Errors: INVALID, NOMEM, BUSY; LIMIT when comm has 128
  * already. */
@@ -335,7 +336,7 @@ RING_API RING_CHECK ring_status_t ring_group_end(ring_comm_t *comm);
  * A call in flight, or prepared to be repeated.  The handle belongs to the caller, who ends it with ring_op_free();
  * buffers stay borrowed until ring_op_test() or ring_op_wait() has said done.  Any number may be in flight; all ranks
  * start them in the same order, and may wait for them in any.  Progress is made inside calls on the same
- * communicator. */
+ * communicator, and by the thread that made the last of these also while it waits or tests in another one. */
 typedef struct ring_op ring_op_t; /* opaque */
 
 /* The calls above, only begun. */

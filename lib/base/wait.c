@@ -13,6 +13,8 @@
 
 enum { LOOK_AT_CLOCK_EVERY = 64 };
 
+_Atomic(ri_meanwhile_fn *) ri_wait_meanwhile;
+
 void ri_processors_get(struct ri_processors *set_out)
 {
     cpu_set_t set;
@@ -76,12 +78,15 @@ ring_status_t ri_wait_round(struct ri_wait *w, ri_sleep_fn *sleep, void *arg)
     const uint64_t now = ri_now();
     if (now >= w->deadline)
         return RING_ERR_TIMEOUT;
+    const int most = ri_wait_look_after_others();
     if (round < w->patience.spins + w->patience.yields) {
         sched_yield();
         return RING_OK;
     }
     w->round = w->patience.spins + w->patience.yields; /* stays here: no wrap */
-    const int ms = time_left_ms(w, now);
+    const int left = time_left_ms(w, now), ms = left < most ? left : most;
+    if (!most)
+        return RING_OK;
     if (sleep)
         sleep(arg, ms);
     else

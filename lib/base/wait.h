@@ -14,7 +14,9 @@
  *             return status;
  *
  * Sleepers must be raceless: after they have said that they sleep (a flag the other side looks at), they look once
- * more. */
+ * more.
+ *
+ * Rounds that do not spin also look after what else the thread has under way (ri_wait_meanwhile). */
 #ifndef RI_WAIT_H
 #define RI_WAIT_H
 
@@ -50,6 +52,16 @@ struct ri_wait {
 };
 
 enum { RI_WAIT_SLEEP_MS = 50 };
+
+/* NULL: there is nothing to look after.  Returns for how many milliseconds nothing there needs another look; 0 when
+ * something moved, so that the thread does not sleep. */
+typedef int ri_meanwhile_fn(void);
+extern _Atomic(ri_meanwhile_fn *) ri_wait_meanwhile;
+static inline int ri_wait_look_after_others(void)
+{
+    ri_meanwhile_fn *look = atomic_load_explicit(&ri_wait_meanwhile, memory_order_relaxed);
+    return look ? look() : RI_WAIT_SLEEP_MS;
+}
 
 /* abort may be NULL (no communicator yet). */
 void ri_wait_begin(struct ri_wait *w, const ri_abort_word *abort, uint64_t deadline, struct ri_patience patience);

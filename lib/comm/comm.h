@@ -19,6 +19,7 @@
  *     op.c       operations: start, progress, wait
  *     self.c     what a rank does with itself: jobs of one, sends to oneself
  *     group.c    calls that are noted first and run together
+ *     help.c     progress for what a thread has left in flight, while it waits in another communicator
  *     split.c    new communicators from old ones
  *     stall.c    saying who is waited for
  *
@@ -187,8 +188,12 @@ struct ri_shape {
 };
 enum { RI_SHAPES = RING_BARRIER };
 
+/* busy: who is inside. */
+enum { RI_NOBODY_INSIDE, RI_CALL_INSIDE, RI_HELPER_INSIDE };
+
 struct ring_comm {
     _Atomic uint32_t busy;
+    bool left; /* with operations in flight, and not entered since: help.c has it in its list */
     uint32_t rank, size, generation;
     struct ri_node *node; /* NULL: links only */
     struct ri_board *board;
@@ -230,6 +235,8 @@ struct ring_comm {
     int32_t *pids;         /* by local rank; for the node                      */
 
     struct ring_comm *older;    /* of this process, for forks */
+    struct ring_comm *next_left;
+    const bool *left_by; /* a thread, help.c knows which */
     struct ri_board *own_board; /* until the host's is there, and where there is none */
     struct ri_heap_view *heap;  /* of the host's ranks; NULL: none */
     struct ri_seg *seg;         /* holds the host's board, then the node's memory; or NULL */
@@ -392,6 +399,13 @@ void ri_self_forget(struct ring_comm *c, struct ring_op *op);
 ring_status_t ri_group_note(struct ring_comm *c, struct ring_op *one, struct ring_op *other);
 ring_status_t ri_group_end(struct ring_comm *c);
 void ri_group_close(struct ring_comm *c); /* calls that are noted and never ended are dropped */
+
+/* help.c */
+void ri_help_begin(struct ring_comm *c);
+void ri_help_end(struct ring_comm *c);
+/* Come in after the helper; false: somebody else is inside. */
+bool ri_help_await(struct ring_comm *c);
+void ri_help_forget(void); /* in a forked child */
 
 /* split.c */
 ring_status_t ri_comm_split(struct ring_comm *c, int32_t color, int32_t key, struct ring_comm **comm_out);

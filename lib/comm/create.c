@@ -25,6 +25,7 @@ static void forked(void)
         ri_control_forget(c);
     }
     all = NULL;
+    ri_help_forget();
 }
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }

@@ -3,8 +3,8 @@
  *
  * Operations are kept in the order they were started, which is the same on all ranks.  Those over links run side by
  * side in the engine; those by direct shared memory are done one after the other.  Progress is made by whoever waits or
- * tests, for all of them.  The blocking call by direct shared memory with nothing else in flight goes straight to the
- * node. */
+ * tests, for all of them; for those of other communicators as well (help.c).  The blocking call by direct shared memory
+ * with nothing else in flight goes straight to the node. */
 #include "lib/comm/comm.h"
 
 #include <string.h>
@@ -464,6 +464,8 @@ ring_status_t ri_op_test(struct ring_op *op, int *done_out)
         (void)fail(c, op, RING_ERR_ABORTED);
     if (!op->done)
         (void)progress(c, &moved);
+    if (!op->done)
+        (void)ri_wait_look_after_others();
     if (!op->done && coarse_now() >= op->deadline)
         (void)fail(c, op, RING_ERR_TIMEOUT);
     *done_out = op->done;

@@ -286,6 +286,72 @@ static void another_root(struct rank *r)
 
 Test(same_calls, another_root_is_another_call, .timeout = 100) { by_every_way((uint32_t[]){2, 3, 0}, another_root); }
 
+/* ---- two communicators ----------------------------------------------------------------------------------------- */
+
+static void leave_it(ring_comm_t *c) { WORKS(ring_comm_destroy(c)); }
+
+static void meet_there(ring_comm_t *c)
+{
+    WORKS(ring_barrier(c));
+    leave_it(c);
+}
+
+static void meet_there_in_a_group(ring_comm_t *c)
+{
+    WORKS(ring_group_start(c));
+    WORKS(ring_barrier(c));
+    WORKS(ring_group_end(c));
+    leave_it(c);
+}
+
+static void part_there(ring_comm_t *c)
+{
+    ring_comm_t *part;
+    WORKS(ring_comm_split(c, 0, 0, &part));
+    leave_it(part);
+    leave_it(c);
+}
+
+static void ask_there(ring_comm_t *c)
+{
+    ring_op_t *op;
+    WORKS(ring_barrier_start(c, &op));
+    for (int done = 0; !done;)
+        WORKS(ring_op_test(op, &done));
+    ring_op_free(op);
+    leave_it(c);
+}
+
+/* What is too large to be under way without its root: the last rank waits for it, the others for the last rank in
+ * another communicator. */
+static void waits_elsewhere(struct rank *r)
+{
+    enum { COUNT = 3 << 20, LAST = 1000 };
+    static void (*const there[])(ring_comm_t * c) = {leave_it, meet_there, meet_there_in_a_group, part_there,
+                                                     ask_there};
+    int32_t *x = malloc(COUNT * 4);
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        ring_comm_t *other;
+        ring_op_t *op;
+        WORKS(ring_comm_duplicate(r->comm, &other));
+        fill(x, COUNT, r->rank ? -1 : (int32_t)i);
+        WORKS(ring_broadcast_start(r->comm, x, x, COUNT, RING_INT32, 0, &op));
+        if (r->rank == r->job->size - 1)
+            WORKS(ring_op_wait(op));
+        there[i](other);
+        WORKS(ring_op_wait(op));
+        ring_op_free(op);
+        expect(x, LAST, (int32_t)i, "broadcast");
+        expect(x + COUNT - LAST, LAST, (int32_t)i + COUNT - LAST, "broadcast");
+    }
+    free(x);
+}
+
+Test(two_communicators, of_which_each_rank_waits_in_another, .timeout = 100)
+{
+    by_every_way((uint32_t[]){2, 3, 0}, waits_elsewhere);
+}
+
 /* ---- persistent operations ------------------------------------------------------------------------------------- */
 
 static void again_and_again(struct rank *r)
