@@ -4,15 +4,35 @@
 
 #include <string.h>
 
-/* Of one rank every reduction is its own element, and every block the own one. */
+/* The operations on truth make 1 of all that is not 0; exclusive or, of one rank, too. */
+static bool makes_truth(const struct ri_call *call)
+{
+    const bool reduces =
+        call->coll == RING_ALL_REDUCE || call->coll == RING_REDUCE || call->coll == RING_REDUCE_SCATTER;
+    return reduces && (call->redop == RING_LAND || call->redop == RING_LOR || call->redop == RING_LXOR);
+}
+
+static void to_truth(const struct ri_call *call, void *dst, const void *src, size_t count)
+{
+    const struct ri_reduction red = ri_reduction_for(call->dtype, RING_LOR);
+    red.reduce(&red, dst, src, src, count);
+}
+
+/* Of one rank every other reduction is its own element, and every block the own one. */
 void ri_self_run(struct ring_comm *c, struct ring_op *op)
 {
     const struct ri_call *call = &op->call;
     const size_t esize = ring_dtype_size(call->dtype);
     const size_t from = call->scounts ? call->sdispls[c->rank] : 0, to = call->rcounts ? call->rdispls[c->rank] : 0;
     const size_t count = call->scounts ? call->scounts[c->rank] : call->count;
-    if (count && call->src && call->dst)
-        memmove((char *)call->dst + to * esize, (const char *)call->src + from * esize, count * esize);
+    if (count && call->src && call->dst) {
+        const char *src = (const char *)call->src + from * esize;
+        char *dst = (char *)call->dst + to * esize;
+        if (makes_truth(call))
+            to_truth(call, dst, src, count);
+        else
+            memmove(dst, src, count * esize);
+    }
     ri_op_finish(op, RING_OK);
 }
 

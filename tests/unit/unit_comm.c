@@ -62,6 +62,8 @@ static double expected(uint32_t n, size_t i, ring_dtype_t dtype, ring_redop_t re
     double x = value(dtype, 0, i);
     for (uint32_t r = 1; r < n; r++)
         x = combined(x, value(dtype, r, i), redop);
+    if (n == 1 && redop >= RING_LAND && redop <= RING_LXOR)
+        return x != 0;
     return redop == RING_AVG ? x / n : x;
 }
 
@@ -79,9 +81,9 @@ static double expected(uint32_t n, size_t i, ring_dtype_t dtype, ring_redop_t re
 static void store(void *p, size_t i, ring_dtype_t dtype, double v)
 {
     switch (dtype) {
-#define X(name, type)                        \
-    case name:                               \
-        ((type *)p)[i] = (type)(int64_t)v;   \
+#define X(name, type)                      \
+    case name:                             \
+        ((type *)p)[i] = (type)(int64_t)v; \
         break;
         TYPES(X)
 #undef X
@@ -123,7 +125,32 @@ static void all_types(struct rank *r)
                     one_call(r, (ring_dtype_t)d, (ring_redop_t)o, counts[i], (d + o + (int)i) % 2);
 }
 
-Test(comm, every_type_and_operation_by_every_way, .timeout = 200) { by_every_way((uint32_t[]){2, 5, 0}, all_types); }
+Test(comm, every_type_and_operation_by_every_way, .timeout = 200) { by_every_way((uint32_t[]){1, 2, 5, 0}, all_types); }
+
+/* Truth is 1 or 0, whatever the call and the number of ranks. */
+static void truth(struct rank *r)
+{
+    static const ring_redop_t redops[] = {RING_LAND, RING_LOR, RING_LXOR};
+    const uint32_t n = r->job->size;
+    for (int i = 0; i < 3; i++) {
+        int32_t src[16], dst[2] = {-1, -1};
+        size_t counts[MAX_RANKS];
+        const bool want = redops[i] != RING_LXOR || n % 2;
+        for (uint32_t k = 0; k < 2 * n; k++)
+            src[k] = k % 2 ? 0 : 6;
+        for (uint32_t k = 0; k < n; k++)
+            counts[k] = 2;
+        WORKS(ring_reduce_scatter(r->comm, src, dst, 2, RING_INT32, redops[i]));
+        cr_assert(dst[0] == want && !dst[1], "%d and %d", dst[0], dst[1]);
+        dst[0] = -1;
+        WORKS(ring_reduce_scatterv(r->comm, src, dst, counts, RING_INT32, redops[i]));
+        cr_assert(dst[0] == want && !dst[1], "%d and %d", dst[0], dst[1]);
+        WORKS(ring_reduce(r->comm, src, src, 2, RING_INT32, redops[i], 0));
+        cr_assert(r->rank || (src[0] == want && !src[1]), "%d and %d", src[0], src[1]);
+    }
+}
+
+Test(comm, truth_is_one_or_nothing, .timeout = 60) { by_every_way((uint32_t[]){1, 2, 3, 0}, truth); }
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
@@ -246,7 +273,8 @@ static void wrong_arguments(struct rank *r)
     REFUSED(ring_all_reduce(c, x, NULL, 1, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "dst");
     REFUSED(ring_all_reduce(c, x, y, 1, (ring_dtype_t)99, RING_SUM), RING_ERR_INVALID, "dtype 99");
     REFUSED(ring_all_reduce(c, x, y, 1, RING_FLOAT, (ring_redop_t)-1), RING_ERR_INVALID, "redop -1");
-    REFUSED(ring_all_reduce(c, x, y, 1, RING_FLOAT, RING_BXOR), RING_ERR_INVALID, "bxor is for integers, not for float");
+    REFUSED(ring_all_reduce(c, x, y, 1, RING_FLOAT, RING_BXOR), RING_ERR_INVALID,
+            "bxor is for integers, not for float");
     REFUSED(ring_all_reduce(c, x, x + 10, 11, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "overlap by 4 bytes");
     REFUSED(ring_all_reduce(c, x + 1, x, 2, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "overlap by 4 bytes");
     REFUSED(ring_all_reduce(c, x, y, SIZE_MAX / 2, RING_FLOAT, RING_SUM), RING_ERR_INVALID, "more than memory");
