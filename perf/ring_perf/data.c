@@ -157,7 +157,8 @@ static uint64_t real_result(unsigned k, ring_dtype_t dtype, ring_redop_t redop, 
 
 static uint64_t whole_result(unsigned k, ring_dtype_t dtype, ring_redop_t redop, uint32_t size)
 {
-    uint64_t value = whole_input(k, dtype, redop, size);
+    const uint64_t first = whole_input(k, dtype, redop, size);
+    uint64_t value = redop >= RING_LAND ? first != 0 : first; /* the truth of one, too */
     for (uint32_t r = 1; r < size; r++)
         value = whole_combine(value, whole_input((k + r) % PERF_VALUES, dtype, redop, size), dtype, redop);
     return redop == RING_AVG ? whole_divide(dtype, value, size) : value;
