@@ -145,7 +145,8 @@ bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *the
         return true;
     *theirs_out = atomic_load_explicit(&line->count, memory_order_relaxed);
     if (has_heads(node, from))
-        *theirs_out = ri_node_head_of(node, from)->bytes / node->op.red->esize;
+        *theirs_out = (all_in_line(node, node->kind[from]) ? line->few[node->me] : ri_node_head_of(node, from)->bytes) /
+                      node->op.red->esize;
     switch (call->coll) {
     case RING_REDUCE_SCATTER:
     case RING_ALL_TO_ALL:

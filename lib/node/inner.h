@@ -125,6 +125,12 @@ static inline size_t share_begin(const struct ri_node *node, size_t count, uint3
 /* As announced by a rank that was heard. */
 static inline uint32_t kind_of(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_MASK; }
 static inline bool has_heads(const struct ri_node *node, uint32_t rank) { return node->kind[rank] & KIND_HEADS; }
+/* All that an announcement of this kind gives is in the line; no slot is used. */
+static inline bool all_in_line(const struct ri_node *node, uint32_t kind)
+{
+    return kind == KIND_LINE ||
+           (kind == (KIND_LINE | KIND_HEADS) && node->op.call.coll == RING_SCATTER && node->size <= FEW);
+}
 
 /* Where this rank runs, for the others; returns it plus one, 0 when that is not known. */
 uint32_t ri_node_note_processor(struct ri_node *node);

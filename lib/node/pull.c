@@ -55,11 +55,46 @@ static void put(struct ri_node *node, uint64_t i)
     ri_node_slot_taken(node, i);
 }
 
+/* Blocks of unequal length, one behind the other in the order of ranks. */
+static void put_blocks(struct ri_node *node)
+{
+    struct line *line = line_of(node, node->me);
+    size_t at = 0;
+    for (uint32_t r = 0; r < node->size; r++) {
+        const struct flow flow = r == node->me ? (struct flow){0, 0} : ri_node_flow_to(node, r);
+        line->few[r] = (uint16_t)flow.bytes;
+        copy_few(line->payload + at, (const unsigned char *)node->op.call.src + flow.at, flow.bytes);
+        at += flow.bytes;
+    }
+}
+
+/* Where the block for this rank is in a line; inside of it, whatever the line says. */
+static size_t place_in_line(const struct ri_node *node, uint32_t from)
+{
+    const struct line *line = line_of(node, from);
+    size_t at = 0;
+    if (!has_heads(node, from))
+        return node->me * node->line_share;
+    for (uint32_t r = 0; r < node->me; r++)
+        at += line->few[r];
+    return at <= LINE_PAYLOAD && node->op.bytes <= LINE_PAYLOAD - at ? at : 0;
+}
+
+static bool blocks_fit(const struct ri_node *node)
+{
+    size_t all = 0;
+    for (uint32_t cursor = 1; cursor < node->size && all <= LINE_PAYLOAD; cursor++)
+        all += ri_node_flow_to(node, peer_at(node, cursor)).bytes;
+    return all <= LINE_PAYLOAD;
+}
+
 static void put_line(struct ri_node *node, size_t bytes)
 {
     unsigned char *to = line_of(node, node->me)->payload;
     const struct op *op = &node->op;
-    if (!op->personal)
+    if (op->kind & KIND_HEADS)
+        put_blocks(node);
+    else if (!op->personal)
         copy_few(to, op->call.src, bytes);
     else
         for (uint32_t r = 0; r < node->size; r++)
@@ -90,7 +125,8 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
 {
     const struct op *op = &node->op;
     const uint32_t heads = op->personal && op->call.scounts ? KIND_HEADS : 0;
-    if (!most || (!heads && !op->counts && most <= (op->personal ? node->line_share : LINE_PAYLOAD)))
+    const bool fits = most <= (op->personal ? node->line_share : LINE_PAYLOAD) && !op->counts;
+    if (!most || (heads ? all_in_line(node, KIND_LINE | heads) && blocks_fit(node) : fits))
         return KIND_LINE | heads;
     node->dst[node->me] = (struct place){0};
     if (may_be_read(node, most) && ri_node_share_src(node, ri_node_src_bytes(node)))
@@ -141,7 +177,7 @@ static void prepare(struct ri_node *node)
     shape(node);
     op->kind = kind_for(node, most);
     op->pieces = (op->kind & KIND_MASK) == KIND_SLOT ? pieces_in(most, op->unit) : 0;
-    if (op->kind & KIND_HEADS && !op->pieces)
+    if (op->kind & KIND_HEADS && !op->pieces && !all_in_line(node, op->kind))
         op->pieces = 1;
 }
 
@@ -159,8 +195,8 @@ static enum step begin(struct ri_node *node)
     if (op->pieces && !ri_node_slot_free(node, 0))
         return STEP_WAIT;
     op->stage = STAGE_ANNOUNCED;
-    const size_t most = op->kind == KIND_LINE ? ri_node_most_given(node) : 0;
-    if (most) {
+    const size_t most = all_in_line(node, op->kind) ? ri_node_most_given(node) : 0;
+    if (most || (op->kind & KIND_HEADS && all_in_line(node, op->kind))) {
         put_line(node, most);
         ri_node_announce(node);
         return STEP_MOVED;
@@ -211,7 +247,7 @@ static const void *operand(struct ri_node *node, uint32_t from, uint64_t i, size
     case KIND_REMOTE:
         return bounce_of(node, from) + at;
     case KIND_LINE:
-        return line->payload + (node->op.personal ? node->me * node->line_share : 0) + at;
+        return line->payload + (node->op.personal ? place_in_line(node, from) : 0) + at;
     case KIND_DIRECT:
         return ri_node_reach(node, from, false, begin_in_src(node, from) + (size_t)i * node->op.unit + at, bytes);
     default:

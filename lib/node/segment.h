@@ -29,6 +29,7 @@ enum {
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
     PROBE_SIZES = 2,
     PROBE_WAYS = 3,
+    FEW = 24,  /* ranks of a node to which blocks of unequal length may go in a line */
     UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
     HEAD = 16, /* bytes before the data in a sub-slot: struct head */
 };
@@ -49,7 +50,7 @@ enum kind {
     KIND_DIRECT, /* where src is: mapped                                             */
     KIND_REMOTE, /* where src is: read with process_vm_readv                         */
     KIND_MASK = 3,
-    KIND_HEADS = 4, /* or-ed: blocks of unequal length, described in the sub-slots' heads */
+    KIND_HEADS = 4, /* or-ed: blocks of unequal length, described in the sub-slots' heads, or in the line */
 };
 
 struct line {
@@ -66,6 +67,7 @@ struct line {
     };
     _Alignas(64) uint64_t src; /* the second cache line: addresses, for KIND_REMOTE, whose readers have time */
     uint64_t dst;
+    uint16_t few[FEW]; /* KIND_LINE with KIND_HEADS: bytes for each rank */
 };
 _Static_assert(sizeof(struct line) == 128, "a line and what comes along with it");
 

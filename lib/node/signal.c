@@ -242,7 +242,7 @@ static enum step look_at(struct ri_node *node, uint32_t peer)
         return disagree(node, peer, op->sig, theirs);
     if (op->hears_all && node->seen != op->seq - 1 && !same_history(node, peer, op->seq))
         return disagreed(node, peer);
-    op->took_more = op->took_more || node->kind[peer] != KIND_LINE;
+    op->took_more = op->took_more || !all_in_line(node, node->kind[peer]);
     return kind_of(node, peer) == KIND_DIRECT ? ri_node_note_places(node, peer) : STEP_MOVED;
 }
 
