@@ -72,7 +72,7 @@ struct ri_node {
     uint32_t awaited_value;           /* to come to this value                       */
     uint64_t waiting_since, report;   /* 0: not in a long wait */
     size_t one_shot_max, direct_from; /* bytes */
-    struct ri_pays pays[2];           /* for collectives that move, and for those that reduce */
+    struct ri_pays pays[USES];
     const struct way *forced;         /* by the probe and by tests */
     uint32_t spins;                   /* pauses that have paid lately, at most patience.spins */
     int outwaited;                    /* how many waits in a row have outlasted them          */
@@ -196,10 +196,11 @@ static inline void tell(struct ri_node *node, enum counter which, uint32_t value
 
 #define EVERYBODY UINT32_MAX
 
-static inline const struct ri_pays *pays(const struct ri_node *node)
+static inline enum use use_of(ring_coll_t coll)
 {
-    return &node->pays[ri_node_combines(node->op.call.coll)];
+    return ri_node_combines(coll) ? USE_SUM : coll == RING_BROADCAST ? USE_BROADCAST : USE_BLOCKS;
 }
+static inline const struct ri_pays *pays(const struct ri_node *node) { return &node->pays[use_of(node->op.call.coll)]; }
 static inline bool pays_to_read(const struct ri_node *node, size_t bytes)
 {
     return bytes >= pays(node)->cma_from && bytes < pays(node)->cma_to;

@@ -57,7 +57,8 @@ static void fill(struct ri_node *node, const struct ri_node_setup *setup)
     node->out_bytes = out_bytes_for(setup->size);
     node->one_shot_max = one_shot_max_for(setup->size, setup->patience);
     node->sub = setup->size > 1 ? SLOT / (setup->size - 1) / UNIT * UNIT : SLOT;
-    node->pays[0] = node->pays[1] = (struct ri_pays){SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    for (int use = 0; use < USES; use++)
+        node->pays[use] = (struct ri_pays){SIZE_MAX, SIZE_MAX, SIZE_MAX};
     node->direct_from = setup->one_process ? node->one_shot_max + 1 : SIZE_MAX;
     for (unsigned i = 0; i < PLANS; i++)
         node->plan[i].count = SIZE_MAX; /* of no call */
@@ -180,7 +181,7 @@ const char *ri_node_path(const struct ri_node *node, const struct ri_call *call)
         return ri_node_line.name;
     if (bytes >= node->direct_from)
         return ri_node_direct.name;
-    const struct ri_pays *pays = &node->pays[ri_node_combines(call->coll)];
+    const struct ri_pays *pays = &node->pays[use_of(call->coll)];
     if (bytes >= pays->cma_from && bytes < pays->cma_to && (way == &ri_node_pull || call->coll == RING_ALL_REDUCE))
         return ri_node_cma.name;
     return way == &ri_node_shares && node->size > 2 ? ri_node_two_shot.name : "slots";

@@ -47,7 +47,7 @@ ring_status_t ri_node_open(const struct ri_node_setup *setup, struct ri_node **n
 void ri_node_close(struct ri_node *node); /* NULL is fine */
 
 /* Collective, once, after all have opened and before the first call: find out whether the ranks can read each other's
- * memory and at which sizes that pays, and agree on it.  Takes about 2 ms; without it calls go through slots.
+ * memory and at which sizes that pays, and agree on it.  Takes about 3 ms; without it calls go through slots.
  * RING_ERR_UNSUPPORTED on all ranks when RI_CMA_ON was asked for and does not work; else as ri_node_run(). */
 ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline);
 

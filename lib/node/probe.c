@@ -93,32 +93,32 @@ struct trial {
     uint64_t deadline;
 };
 
-/* What is compared: slots with plain stores, slots with stores past the caches, and reading; in a broadcast, which
- * moves, and in an all-reduce, which sums. */
+/* What is compared, for each use: slots with plain stores, slots with stores past the caches, and reading. */
 enum { PLAIN, STREAMED, READ };
-enum { MOVES, SUMS, KINDS };
 enum { CLEARLY = 9, ABOUT = 11 }; /* tenths */
 
-static void set_up(struct ri_node *node, int kind, int way)
+static void set_up(struct ri_node *node, enum use use, int way)
 {
-    struct ri_pays *p = &node->pays[kind];
+    struct ri_pays *p = &node->pays[use];
     p->stream_from = way == STREAMED ? 0 : SIZE_MAX;
     p->cma_from = way == READ ? 0 : SIZE_MAX;
-    node->forced = kind == MOVES || node->size == 2 ? &ri_node_pull : way == READ ? &ri_node_cma : &ri_node_two_shot;
+    node->forced = use != USE_SUM || node->size == 2 ? &ri_node_pull : way == READ ? &ri_node_cma : &ri_node_two_shot;
 }
 
-static ring_status_t time_way(struct ri_node *node, const struct trial *t, int kind, int way, size_t i)
+static ring_status_t time_way(struct ri_node *node, const struct trial *t, enum use use, int way, size_t i)
 {
-    const struct ri_call call = {.coll = kind == SUMS ? RING_ALL_REDUCE : RING_BROADCAST,
+    static const ring_coll_t colls[USES] = {RING_BROADCAST, RING_ALL_GATHER, RING_ALL_REDUCE};
+    const size_t bytes = use == USE_BLOCKS ? 2 * sizes[i] / node->size : sizes[i]; /* all together as for two ranks */
+    const struct ri_call call = {.coll = colls[use],
                                  .dtype = RING_FLOAT,
-                                 .redop = kind == SUMS ? RING_SUM : (ring_redop_t)0,
-                                 .src = kind == SUMS || node->me == 0 ? t->src : NULL,
+                                 .redop = use == USE_SUM ? RING_SUM : (ring_redop_t)0,
+                                 .src = use != USE_BROADCAST || node->me == 0 ? t->src : NULL,
                                  .dst = t->dst,
-                                 .count = sizes[i] / sizeof(float)};
-    uint64_t *best = &control_of(node, node->me)->took_ns[kind][way][i];
-    for (size_t k = 0; k < call.count && kind == SUMS; k++)
+                                 .count = bytes / sizeof(float)};
+    uint64_t *best = &control_of(node, node->me)->took_ns[use][way][i];
+    for (size_t k = 0; k < call.count && use == USE_SUM; k++)
         t->src[k] = (float)k;
-    set_up(node, kind, way);
+    set_up(node, use, way);
     const uint64_t from = ri_now();
     const ring_status_t status = ri_node_run(node, &call, NULL, ri_time_left(t->deadline));
     const uint64_t took = ri_now() - from;
@@ -130,21 +130,21 @@ static ring_status_t time_way(struct ri_node *node, const struct trial *t, int k
 static ring_status_t time_ways(struct ri_node *node, const struct trial *t, int ways)
 {
     ring_status_t status = RING_OK;
-    for (int kind = 0; kind < KINDS; kind++)
+    for (enum use use = 0; use < USES; use++)
         for (size_t i = 0; i < PROBE_SIZES; i++)
             for (int way = 0; way < ways; way++)
                 for (int k = 0; k < REPEATS && !status; k++)
-                    status = time_way(node, t, kind, way, i);
+                    status = time_way(node, t, use, way, i);
     node->forced = NULL;
     return status ? status : meet(node, STAGE_TIMED, t->deadline);
 }
 
 /* Of all ranks. */
-static uint64_t slowest(const struct ri_node *node, int kind, int way, size_t i)
+static uint64_t slowest(const struct ri_node *node, enum use use, int way, size_t i)
 {
     uint64_t most = 0;
     for (uint32_t r = 0; r < node->size; r++) {
-        const uint64_t took = control_of(node, r)->took_ns[kind][way][i];
+        const uint64_t took = control_of(node, r)->took_ns[use][way][i];
         most = took > most ? took : most;
     }
     return most;
@@ -152,28 +152,29 @@ static uint64_t slowest(const struct ri_node *node, int kind, int way, size_t i)
 
 /* The bytes from which a way takes at most so many tenths of another's time: whatever it wins, it wins at all larger
  * sizes too. */
-static size_t wins_from(const struct ri_node *node, int kind, int way, int than, uint64_t tenths)
+static size_t wins_from(const struct ri_node *node, enum use use, int way, int than, uint64_t tenths)
 {
     size_t first = PROBE_SIZES;
-    while (first && slowest(node, kind, way, first - 1) <= slowest(node, kind, than, first - 1) / 10 * tenths)
+    while (first && slowest(node, use, way, first - 1) <= slowest(node, use, than, first - 1) / 10 * tenths)
         first--;
     return first == PROBE_SIZES ? SIZE_MAX : first ? sizes[first] / 2 : LEAST;
 }
 
-static void decide(struct ri_node *node, int kind, bool reads)
+static void decide(struct ri_node *node, enum use use, bool reads)
 {
-    struct ri_pays *p = &node->pays[kind];
-    p->stream_from = wins_from(node, kind, STREAMED, PLAIN, CLEARLY);
-    p->cma_from = reads ? wins_from(node, kind, READ, p->stream_from == SIZE_MAX ? PLAIN : STREAMED,
-                                    kind == SUMS ? CLEARLY : ABOUT)
+    struct ri_pays *p = &node->pays[use];
+    p->stream_from = wins_from(node, use, STREAMED, PLAIN, CLEARLY);
+    p->cma_from = reads ? wins_from(node, use, READ, p->stream_from == SIZE_MAX ? PLAIN : STREAMED,
+                                    use == USE_SUM ? CLEARLY : ABOUT)
                         : SIZE_MAX;
-    p->cma_to = kind == SUMS ? SUMS_MOST : SIZE_MAX;
+    p->cma_to = use == USE_SUM ? SUMS_MOST : SIZE_MAX;
+    static const char *const names[USES] = {"broadcast", "gather", "sum up"};
     for (size_t i = 0; i < PROBE_SIZES; i++)
         ri_log(RI_LOG_DEBUG,
                "to %s %zu bytes takes %.1f us through slots, %.1f us with stores past the caches, %.1f us by "
                "process_vm_readv: %s",
-               kind == SUMS ? "sum up" : "broadcast", sizes[i], (double)slowest(node, kind, PLAIN, i) / 1e3,
-               (double)slowest(node, kind, STREAMED, i) / 1e3, (double)slowest(node, kind, READ, i) / 1e3,
+               names[use], sizes[i], (double)slowest(node, use, PLAIN, i) / 1e3,
+               (double)slowest(node, use, STREAMED, i) / 1e3, (double)slowest(node, use, READ, i) / 1e3,
                sizes[i] >= p->cma_from      ? "the last"
                : sizes[i] >= p->stream_from ? "the second"
                                             : "the first");
@@ -182,14 +183,14 @@ static void decide(struct ri_node *node, int kind, bool reads)
 static ring_status_t find_what_pays(struct ri_node *node, bool reads, uint64_t deadline)
 {
     const size_t most = sizes[PROBE_SIZES - 1];
-    float *buffers = ri_new_aligned(4096, 2 * most);
+    float *buffers = ri_new_aligned(4096, 3 * most); /* what is gathered takes two */
     if (!buffers)
         return ri_fail(RING_ERR_NOMEM, "no memory to time the ways of a node");
     const struct trial t = {.src = buffers, .dst = buffers + most / sizeof(float), .deadline = deadline};
     const ring_status_t status = time_ways(node, &t, reads ? READ + 1 : READ);
     ri_free(buffers);
-    for (int kind = 0; kind < KINDS && !status; kind++)
-        decide(node, kind, reads);
+    for (enum use use = 0; use < USES && !status; use++)
+        decide(node, use, reads);
     return status;
 }
 
@@ -247,9 +248,9 @@ ring_status_t ri_node_probe(struct ri_node *node, uint64_t deadline)
     status = agree_on_reading(node, deadline, &reads);
     if (!status && node->s.patience.spins)
         status = find_what_pays(node, reads, deadline);
-    for (int kind = 0; kind < KINDS && !status && node->s.cma == RI_CMA_ON; kind++) {
-        node->pays[kind].cma_from = node->one_shot_max + 1;
-        node->pays[kind].cma_to = SIZE_MAX;
+    for (enum use use = 0; use < USES && !status && node->s.cma == RI_CMA_ON; use++) {
+        node->pays[use].cma_from = node->one_shot_max + 1;
+        node->pays[use].cma_to = SIZE_MAX;
     }
     return status;
 }

@@ -34,6 +34,10 @@ enum {
     HEAD = 16, /* bytes before the data in a sub-slot: struct head */
 };
 
+/* What data is moved for, as far as it matters to how: on root of a broadcast and on the others copying goes on at the
+ * same time, while with blocks every rank copies both in and out, or root waits for the giver. */
+enum use { USE_BROADCAST, USE_BLOCKS, USE_SUM, USES };
+
 /* Where a rank's buffer lies, for others that read or write it. */
 enum { PLACE_NONE, PLACE_ADDRESS, PLACE_HEAP };
 struct place {
@@ -85,8 +89,8 @@ struct control {
     uint32_t works;
     uint32_t heaps, fence;
     uint64_t nonce_at, nonce;
-    uint64_t took_ns[2][PROBE_WAYS][PROBE_SIZES]; /* moves, sums */
-    _Atomic uint32_t processor;                   /* on which the rank was seen last, plus one */
+    uint64_t took_ns[USES][PROBE_WAYS][PROBE_SIZES];
+    _Atomic uint32_t processor; /* on which the rank was seen last, plus one */
 };
 
 #endif

@@ -127,7 +127,8 @@ static void map_heaps(struct job *job, uint32_t rank, struct ri_heap_view *views
 static void set_way(struct ri_node *node, const struct job *job, const struct task *t)
 {
     node->forced = job->size > 1 ? t->way : NULL;
-    node->pays[0] = node->pays[1] = t->pays;
+    for (int use = 0; use < USES; use++)
+        node->pays[use] = t->pays;
 }
 
 static void run_task(struct ri_node *node, const struct job *job, const struct task *t, uint32_t rank)
@@ -775,7 +776,7 @@ Test(node, the_way_depends_on_size_and_on_what_works)
     job.one_process = false;
     node = open_rank(&job, 0);
     cr_assert_str_eq(path_of(node, 1u << 30), "two-shot");
-    node->pays[1] = (struct ri_pays){.cma_from = 1 << 20, .cma_to = 1 << 21, .stream_from = SIZE_MAX};
+    node->pays[USE_SUM] = (struct ri_pays){.cma_from = 1 << 20, .cma_to = 1 << 21, .stream_from = SIZE_MAX};
     cr_assert_str_eq(path_of(node, 1u << 20), "cma");
     cr_assert_str_eq(path_of(node, (1u << 20) - 1), "two-shot");
     cr_assert_str_eq(path_of(node, 1u << 21), "two-shot");
@@ -797,11 +798,12 @@ static void live_probing(struct job *job, uint32_t rank)
     const ring_status_t status = ri_node_probe(node, ri_deadline(5 * RI_SECOND));
     if (job->seed) {
         CHECK(status == (job->cma == RI_CMA_ON ? RING_ERR_UNSUPPORTED : RING_OK), "status %d", status);
-        CHECK(node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
+        CHECK(node->pays[USE_SUM].cma_from == SIZE_MAX, "%zu", node->pays[USE_SUM].cma_from);
     } else {
         CHECK(status == RING_OK, "status %d", status);
-        CHECK(job->cma != RI_CMA_ON || node->pays[1].cma_from == node->one_shot_max + 1, "%zu", node->pays[1].cma_from);
-        CHECK(job->cma != RI_CMA_OFF || node->pays[1].cma_from == SIZE_MAX, "%zu", node->pays[1].cma_from);
+        CHECK(job->cma != RI_CMA_ON || node->pays[USE_SUM].cma_from == node->one_shot_max + 1, "%zu",
+              node->pays[USE_SUM].cma_from);
+        CHECK(job->cma != RI_CMA_OFF || node->pays[USE_SUM].cma_from == SIZE_MAX, "%zu", node->pays[USE_SUM].cma_from);
     }
     ri_node_close(node);
 }
