@@ -78,18 +78,19 @@ static enum step leave(struct ri_node *node)
         ri_node_take_edges(node, 0, share.at, bytes);
         ri_node_take_edges(node, share.at + share.bytes, bytes, bytes);
     }
-    if (share.bytes <= PIECE)
-        ri_node_remember(node, share.at, share.bytes);
     return STEP_DONE;
 }
 
 static enum step reduce_or_leave(struct ri_node *node)
 {
     struct op *op = &node->op;
-    const size_t share = share_of(node).bytes, done = (size_t)op->i * PIECE;
-    if (done < share)
-        return reduce_piece(node, share - done);
+    const struct flow share = share_of(node);
+    const size_t done = (size_t)op->i * PIECE;
+    if (done < share.bytes)
+        return reduce_piece(node, share.bytes - done);
     tell(node, COUNTER_DONE, op->seq);
+    if (share.bytes <= PIECE)
+        ri_node_remember(node, share.at, share.bytes);
     op->stage = STAGE_LEAVING;
     return STEP_MOVED;
 }

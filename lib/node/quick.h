@@ -49,7 +49,7 @@ enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call);
 
 enum quick_end ri_node_again(struct ri_node *node, const struct ri_call *call);
 void ri_node_again_take_over(struct ri_node *node, enum quick_end end);
-/* The operation that ends was done by direct.c; bytes [at, at + bytes) are the own share, stored in one piece. */
+/* direct.c has heard everybody and stored the own share, bytes [at, at + bytes), in one piece. */
 void ri_node_remember(struct ri_node *node, size_t at, size_t bytes);
 
 /* Looks before a peer counts as late: about as long as lines take to come when everybody is on time; where ranks share

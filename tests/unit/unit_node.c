@@ -365,6 +365,24 @@ static void call_again(struct job *job, struct ri_node *node, struct own *own, u
     }
 }
 
+/* Another collective on the same memory: the peers announce other places. */
+static void call_between(struct job *job, struct ri_node *node, struct own *own)
+{
+    const struct ri_call call = {.coll = RING_ALL_GATHER,
+                                 .dtype = RING_INT32,
+                                 .src = own->src[0],
+                                 .dst = own->dst[1],
+                                 .count = MOST_AGAIN / job->size};
+    CHECK(!ri_node_run(node, &call, NULL, job->timeout), "%s", ri_error_get());
+}
+
+/* Whatever is kept for the next call is all there. */
+static void check_kept(const struct ri_node *node)
+{
+    for (uint32_t r = 0; node->again.count && r < node->size; r++)
+        CHECK(node->again.operands[r] && node->again.results[r], "kept a call without the buffers of rank %u", r);
+}
+
 static void live_again(struct job *job, uint32_t rank)
 {
     struct ri_heap_view views[RANKS] = {{0}};
@@ -383,7 +401,11 @@ static void live_again(struct job *job, uint32_t rank)
         own.dst[i] = get_memory(job);
     }
     for (int i = 0; i < job->tasks; i++) {
-        call_again(job, node, &own, next(&state), &count);
+        const uint64_t what = next(&state);
+        if (what % 8 == 2)
+            call_between(job, node, &own);
+        call_again(job, node, &own, what, &count);
+        check_kept(node);
         kept += node->again.count == count;
     }
     CHECK(kept > (uint32_t)job->tasks / 2, "rank %u kept a call for the next one %u times of %d", rank, kept,
