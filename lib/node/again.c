@@ -51,10 +51,8 @@ static bool is_again(const struct ri_node *node, const struct ri_call *call)
 static bool agrees(const struct ri_node *node, uint32_t peer)
 {
     const struct again *a = &node->again;
-    struct line *line = &control_of(node, peer)->line[node->seq % LINES];
-    return comes(&line->seq, node->seq, node->again.looks) &&
-           atomic_load_explicit(&line->sig, memory_order_relaxed) == a->sig &&
-           atomic_load_explicit(&line->count, memory_order_relaxed) == a->count &&
+    struct line *line = line_at(node, peer);
+    return says(line, node->seq, a->sig, a->count, a->looks) &&
            !memcmp(&line->at.src, &a->places[2 * peer], 2 * sizeof *a->places);
 }
 
@@ -78,13 +76,9 @@ static void announce(struct ri_node *node)
 {
     const struct again *a = &node->again;
     const uint32_t seq = ++node->seq;
-    struct line *mine = &control_of(node, node->me)->line[seq % LINES];
+    struct line *mine = line_at(node, node->me);
     note(node, seq, a->hashed);
-    mine->at.put = node->put;
-    mine->at.took = node->took;
-    mine->at.out = node->out;
-    mine->at.src = a->places[2 * node->me];
-    mine->at.dst = a->places[2 * node->me + 1];
+    write_places(node, mine, &a->places[2 * node->me], &a->places[2 * node->me + 1]);
     write_line(mine, a->sig, a->count);
     show_line(node, seq);
 }

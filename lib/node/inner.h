@@ -103,6 +103,12 @@ static inline struct line *line_of(const struct ri_node *node, uint32_t rank)
     return &control_of(node, rank)->line[node->op.seq % LINES];
 }
 
+/* The same, of the last operation begun, whose state may not be set up. */
+static inline struct line *line_at(const struct ri_node *node, uint32_t rank)
+{
+    return &control_of(node, rank)->line[node->seq % LINES];
+}
+
 static inline unsigned char *in_slot(const struct ri_node *node, uint32_t rank, uint32_t turn)
 {
     return node->data + rank * node->data_stride + turn % SLOTS * (size_t)SLOT;
@@ -233,6 +239,17 @@ static inline void write_line(struct line *line, uint32_t sig, uint64_t count)
 {
     atomic_store_explicit(&line->sig, sig, memory_order_relaxed);
     atomic_store_explicit(&line->count, count, memory_order_relaxed);
+}
+
+/* Instead of a payload. */
+static inline void write_places(const struct ri_node *node, struct line *line, const struct place *src,
+                                const struct place *dst)
+{
+    line->at.put = node->put;
+    line->at.took = node->took;
+    line->at.out = node->out;
+    line->at.src = *src;
+    line->at.dst = *dst;
 }
 
 /* The last step. */

@@ -40,11 +40,6 @@ static inline const struct plan *plan_for(struct ri_node *node, const struct ri_
                : make_plan(node, call);
 }
 
-static inline struct line *line_at(const struct ri_node *node, uint32_t rank)
-{
-    return &control_of(node, rank)->line[node->seq % LINES];
-}
-
 static inline void give(const struct ri_node *node, const struct plan *p, const unsigned char *src)
 {
     unsigned char *to = line_at(node, node->me)->payload;
@@ -63,12 +58,9 @@ static inline const unsigned char *given_by(const struct ri_node *node, const st
                             : src + (p->personal ? rank * p->bytes : 0);
 }
 
-/* Has the peer announced the same call in time? */
 static inline bool agrees(const struct ri_node *node, const struct plan *p, uint32_t peer)
 {
-    struct line *line = line_at(node, peer);
-    return comes(&line->seq, node->seq, p->looks) && atomic_load_explicit(&line->sig, memory_order_relaxed) == p->sig &&
-           atomic_load_explicit(&line->count, memory_order_relaxed) == p->count;
+    return says(line_at(node, peer), node->seq, p->sig, p->count, p->looks);
 }
 
 static inline bool all_agree(const struct ri_node *node, const struct plan *p)

@@ -67,4 +67,11 @@ static inline bool comes(_Atomic uint32_t *word, uint32_t value, uint32_t looks)
     return true;
 }
 
+/* Does a line announce operation `seq` in time, as one with this signature and count? */
+static inline bool says(struct line *line, uint32_t seq, uint32_t sig, uint64_t count, uint32_t looks)
+{
+    return comes(&line->seq, seq, looks) && atomic_load_explicit(&line->sig, memory_order_relaxed) == sig &&
+           atomic_load_explicit(&line->count, memory_order_relaxed) == count;
+}
+
 #endif

@@ -123,11 +123,7 @@ void ri_node_announce(struct ri_node *node)
 void ri_node_announce_places(struct ri_node *node)
 {
     struct line *mine = line_of(node, node->me);
-    mine->at.put = node->put;
-    mine->at.took = node->took;
-    mine->at.out = node->out;
-    mine->at.src = node->src[node->me];
-    mine->at.dst = node->dst[node->me];
+    write_places(node, mine, &node->src[node->me], &node->dst[node->me]);
     mine->src = (uintptr_t)node->op.call.src;
     mine->dst = (uintptr_t)node->op.call.dst;
     ri_node_announce(node);
