@@ -171,80 +171,83 @@ static void loopback(int fds[2])
 
 enum { SENDS = 6, BYTES = 1 << 20 };
 
+/* A lane over loopback, with messages posted that the kernel is to be lent. */
+struct lending {
+    int fds[2];
+    struct tcp_zero z;
+    struct tcp_lane lane;
+    struct tcp_way w;
+    struct ri_xfer x[SENDS];
+    unsigned char *data, *come; /* all messages */
+};
+
+static void lending_begin(struct lending *l, size_t bytes)
+{
+    const int on = 1;
+    *l = (struct lending){
+        .z = {.on = true}, .w = {.lanes = 1}, .data = ri_new(SENDS, bytes), .come = ri_new(SENDS, bytes)};
+    loopback(l->fds);
+    l->lane.zero = &l->z;
+    l->lane.fd = l->fds[0];
+    if (setsockopt(l->fds[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
+        cr_skip_test("this kernel has no MSG_ZEROCOPY");
+    for (size_t i = 0; i < SENDS * bytes; i++)
+        l->data[i] = (unsigned char)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < SENDS; i++) {
+        l->x[i] = (struct ri_xfer){.buf = l->data + i * bytes, .len = bytes};
+        tcp_way_post(&l->w, &l->x[i]);
+    }
+}
+
+static void lending_end(struct lending *l)
+{
+    close(l->fds[0]);
+    close(l->fds[1]);
+    ri_free(l->data);
+    ri_free(l->come);
+}
+
+/* Send what can be, read up to `most` bytes at the other end, and take back what the kernel has given back. */
+static size_t lending_step(struct lending *l, size_t got, size_t most)
+{
+    if (l->w.lane[0].at)
+        cr_assert_geq(tcp_lane_send(&l->lane, &l->w, 0), 0);
+    const ssize_t n = recv(l->fds[1], l->come + got, most - got, MSG_DONTWAIT);
+    tcp_lane_collect(&l->lane);
+    return got + (n > 0 ? (size_t)n : 0);
+}
+
 /* Loopback lends until the other end has read.  It may read no further before it has what we send when this is back. */
 Test(zero, a_message_comes_back_when_it_was_read_whatever_is_behind_it, .timeout = 30)
 {
     enum { PIECE = 128 << 10 };
-    const int on = 1;
-    int fds[2];
-    struct tcp_zero z = {.on = true};
-    struct tcp_lane lane = {.zero = &z};
-    struct tcp_way w = {.lanes = 1};
-    struct ri_xfer x[SENDS] = {{0}};
-    unsigned char *data = ri_new(SENDS, PIECE), *come = ri_new(1, PIECE);
+    struct lending l;
     size_t got = 0;
-    loopback(fds);
-    lane.fd = fds[0];
-    if (setsockopt(fds[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
-        cr_skip_test("this kernel has no MSG_ZEROCOPY");
-    for (int i = 0; i < SENDS; i++) {
-        x[i] = (struct ri_xfer){.buf = data + (size_t)i * PIECE, .len = PIECE};
-        tcp_way_post(&w, &x[i]);
-    }
+    lending_begin(&l, PIECE);
     const uint64_t deadline = ri_deadline(5 * RI_SECOND);
-    while (!tcp_complete(&x[0]) && ri_now() < deadline) {
-        if (w.lane[0].at)
-            cr_assert_geq(tcp_lane_send(&lane, &w, 0), 0);
-        const ssize_t n = recv(fds[1], come, PIECE - got, MSG_DONTWAIT);
-        got += n > 0 ? (size_t)n : 0;
-        tcp_lane_collect(&lane);
-    }
-    cr_assert_geq(z.next, 1, "nothing was lent");
-    cr_assert(tcp_complete(&x[0]), "read to its end and not back");
-    close(fds[0]);
-    close(fds[1]);
-    ri_free(data);
-    ri_free(come);
+    while (!tcp_complete(&l.x[0]) && ri_now() < deadline)
+        got = lending_step(&l, got, PIECE);
+    cr_assert_geq(l.z.next, 1, "nothing was lent");
+    cr_assert(tcp_complete(&l.x[0]), "read to its end and not back");
+    lending_end(&l);
 }
 
 /* Loopback copies what it was lent when the other end reads it: the notification says so, and no call follows. */
 Test(zero, loopback_is_found_to_copy, .timeout = 30)
 {
-    const int on = 1;
-    int fds[2];
-    struct tcp_zero z = {.on = true};
-    struct tcp_lane lane = {.zero = &z};
-    struct tcp_way w = {.lanes = 1};
-    struct ri_xfer x[SENDS] = {{0}};
-    unsigned char *data = ri_new(SENDS, BYTES), *come = ri_new(SENDS, BYTES);
+    struct lending l;
     size_t got = 0;
-    loopback(fds);
-    lane.fd = fds[0];
-    if (setsockopt(fds[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
-        cr_skip_test("this kernel has no MSG_ZEROCOPY");
-    for (size_t i = 0; i < (size_t)SENDS * BYTES; i++)
-        data[i] = (unsigned char)(i * 2654435761u >> 13);
-    for (int i = 0; i < SENDS; i++) {
-        x[i] = (struct ri_xfer){.buf = data + (size_t)i * BYTES, .len = BYTES};
-        tcp_way_post(&w, &x[i]);
-    }
+    lending_begin(&l, BYTES);
     const uint64_t deadline = ri_deadline(20 * RI_SECOND);
-    while ((got < (size_t)SENDS * BYTES || !tcp_complete(&x[0])) && ri_now() < deadline) {
-        if (w.lane[0].at)
-            cr_assert_geq(tcp_lane_send(&lane, &w, 0), 0);
-        if (got == 0)
-            cr_assert(z.next == 1 && !tcp_complete(&x[0]), "the kernel still has what was lent");
-        const ssize_t n = recv(fds[1], come + got, (size_t)SENDS * BYTES - got, MSG_DONTWAIT);
-        got += n > 0 ? (size_t)n : 0;
-        tcp_lane_collect(&lane);
-    }
-    cr_assert_eq(z.next, 1, "%u calls sent without a copy", z.next);
-    cr_assert(!z.on && !z.proved && !tcp_zero_holds(&z));
+    cr_assert_geq(tcp_lane_send(&l.lane, &l.w, 0), 0);
+    tcp_lane_collect(&l.lane);
+    cr_assert(l.z.next == 1 && !tcp_complete(&l.x[0]), "the kernel still has what was lent");
+    while ((got < (size_t)SENDS * BYTES || !tcp_complete(&l.x[0])) && ri_now() < deadline)
+        got = lending_step(&l, got, (size_t)SENDS * BYTES);
+    cr_assert_eq(l.z.next, 1, "%u calls sent without a copy", l.z.next);
+    cr_assert(!l.z.on && !l.z.proved && !tcp_zero_holds(&l.z));
     for (int i = 0; i < SENDS; i++)
-        cr_assert(tcp_complete(&x[i]), "message %d", i);
-    cr_assert_arr_eq(come, data, (size_t)SENDS * BYTES);
-    close(fds[0]);
-    close(fds[1]);
-    ri_free(data);
-    ri_free(come);
+        cr_assert(tcp_complete(&l.x[i]), "message %d", i);
+    cr_assert_arr_eq(l.come, l.data, (size_t)SENDS * BYTES);
+    lending_end(&l);
 }
