@@ -132,9 +132,9 @@ uint64_t ri_node_count_to_announce(const struct ri_node *node)
     const struct ri_call *call = &node->op.call;
     if (call->coll == RING_ALL_GATHER || (call->coll == RING_GATHER && node->me == call->root))
         return ri_block_of(call->rcounts, call->rdispls, call->count, node->me).count;
-    if (call->coll == RING_BARRIER || (ri_node_personal(call->coll) && call->scounts))
-        return 0;
-    return call->count;
+    if (node->op.kind & KIND_HEADS && all_in_line(node, node->op.kind))
+        return node->op.lengths;
+    return call->coll == RING_BARRIER || (ri_node_personal(call->coll) && call->scounts) ? 0 : call->count;
 }
 
 bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *theirs_out)
@@ -145,7 +145,8 @@ bool ri_node_count_fits(const struct ri_node *node, uint32_t from, uint64_t *the
         return true;
     *theirs_out = atomic_load_explicit(&line->count, memory_order_relaxed);
     if (has_heads(node, from))
-        *theirs_out = (all_in_line(node, node->kind[from]) ? line->few[node->me] : ri_node_head_of(node, from)->bytes) /
+        *theirs_out = (all_in_line(node, node->kind[from]) ? block_in_line(*theirs_out, node->me).bytes
+                                                           : ri_node_head_of(node, from)->bytes) /
                       node->op.red->esize;
     switch (call->coll) {
     case RING_REDUCE_SCATTER:

@@ -27,19 +27,20 @@ struct op {
     enum step (*advance)(struct ri_node *node); /* until announced, ri_node_enter() */
     size_t bytes;                               /* of call.count elements           */
     uint32_t seq, sig;
-    uint32_t kind;   /* of what this rank gives                                    */
-    bool personal;   /* every reader gets something else                           */
-    bool hears_all;  /* this rank looks at everybody's line, else at most at root's */
-    uint32_t stage;  /* of the way; 0 until announced */
-    uint32_t cursor; /* peers that the current wait is through with, counted from 1 */
-    uint32_t least;  /* while entering: how far the peers behind the cursor have come at least */
-    size_t unit;     /* bytes of a flow in one piece */
-    uint64_t pieces; /* that this rank puts into its slots */
-    uint64_t rounds; /* of pieces that it takes */
-    bool stream;     /* what is larger than the caches is stored past them */
-    bool counts;     /* the rounds, because a giver may wait for them */
-    bool took_more;  /* something that was not in a line: counts in `done` */
-    uint64_t i;      /* chunk, piece or round */
+    uint32_t kind;    /* of what this rank gives                                    */
+    bool personal;    /* every reader gets something else                           */
+    bool hears_all;   /* this rank looks at everybody's line, else at most at root's */
+    uint32_t stage;   /* of the way; 0 until announced */
+    uint32_t cursor;  /* peers that the current wait is through with, counted from 1 */
+    uint32_t least;   /* while entering: how far the peers behind the cursor have come at least */
+    size_t unit;      /* bytes of a flow in one piece */
+    uint64_t lengths; /* of the blocks in the own line, KIND_HEADS */
+    uint64_t pieces;  /* that this rank puts into its slots */
+    uint64_t rounds;  /* of pieces that it takes */
+    bool stream;      /* what is larger than the caches is stored past them */
+    bool counts;      /* the rounds, because a giver may wait for them */
+    bool took_more;   /* something that was not in a line: counts in `done` */
+    uint64_t i;       /* chunk, piece or round */
     ring_status_t status;
 };
 
@@ -274,6 +275,14 @@ enum step ri_node_hear(struct ri_node *node);
 
 /* Go on with pull after another way has announced the operation, without putting anything into slots. */
 void ri_node_pull_join(struct ri_node *node);
+
+/* ---- uneven.c -------------------------------------------------------------------------------------------------- */
+
+/* Do root's blocks for its peers fit into a line, by the arrays of a scatter?  If so they can be put there; what the
+ * line is to say of their lengths is returned. */
+bool ri_node_uneven_fits(const struct ri_node *node, const struct ri_call *call, size_t esize);
+uint64_t ri_node_put_uneven(const struct ri_node *node, unsigned char *payload, const struct ri_call *call,
+                            size_t esize);
 
 /* ---- direct.c -------------------------------------------------------------------------------------------------- */
 

@@ -55,45 +55,18 @@ static void put(struct ri_node *node, uint64_t i)
     ri_node_slot_taken(node, i);
 }
 
-/* Blocks of unequal length, one behind the other in the order of ranks. */
-static void put_blocks(struct ri_node *node)
-{
-    struct line *line = line_of(node, node->me);
-    size_t at = 0;
-    for (uint32_t r = 0; r < node->size; r++) {
-        const struct flow flow = r == node->me ? (struct flow){0, 0} : ri_node_flow_to(node, r);
-        line->few[r] = (uint16_t)flow.bytes;
-        copy_few(line->payload + at, (const unsigned char *)node->op.call.src + flow.at, flow.bytes);
-        at += flow.bytes;
-    }
-}
-
-/* Where the block for this rank is in a line; inside of it, whatever the line says. */
+/* Where the block for this rank is in a line. */
 static size_t place_in_line(const struct ri_node *node, uint32_t from)
 {
-    const struct line *line = line_of(node, from);
-    size_t at = 0;
-    if (!has_heads(node, from))
-        return node->me * node->line_share;
-    for (uint32_t r = 0; r < node->me; r++)
-        at += line->few[r];
-    return at <= LINE_PAYLOAD && node->op.bytes <= LINE_PAYLOAD - at ? at : 0;
-}
-
-static bool blocks_fit(const struct ri_node *node)
-{
-    size_t all = 0;
-    for (uint32_t cursor = 1; cursor < node->size && all <= LINE_PAYLOAD; cursor++)
-        all += ri_node_flow_to(node, peer_at(node, cursor)).bytes;
-    return all <= LINE_PAYLOAD;
+    return has_heads(node, from) ? block_in_line(line_of(node, from)->count, node->me).at : node->me * node->line_share;
 }
 
 static void put_line(struct ri_node *node, size_t bytes)
 {
     unsigned char *to = line_of(node, node->me)->payload;
-    const struct op *op = &node->op;
+    struct op *op = &node->op;
     if (op->kind & KIND_HEADS)
-        put_blocks(node);
+        op->lengths = ri_node_put_uneven(node, to, &op->call, op->red->esize);
     else if (!op->personal)
         copy_few(to, op->call.src, bytes);
     else
@@ -126,7 +99,8 @@ static uint32_t kind_for(struct ri_node *node, size_t most)
     const struct op *op = &node->op;
     const uint32_t heads = op->personal && op->call.scounts ? KIND_HEADS : 0;
     const bool fits = most <= (op->personal ? node->line_share : LINE_PAYLOAD) && !op->counts;
-    if (!most || (heads ? all_in_line(node, KIND_LINE | heads) && blocks_fit(node) : fits))
+    if (!most ||
+        (heads ? all_in_line(node, KIND_LINE | heads) && ri_node_uneven_fits(node, &op->call, op->red->esize) : fits))
         return KIND_LINE | heads;
     node->dst[node->me] = (struct place){0};
     if (may_be_read(node, most) && ri_node_share_src(node, ri_node_src_bytes(node)))

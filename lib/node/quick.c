@@ -94,37 +94,52 @@ static inline void collect(const struct ri_node *node, const struct plan *p, con
     }
 }
 
+/* Behind the blocks of others, when root's arrays say how long they are. */
+static inline const unsigned char *uneven_from_root(const struct ri_node *node, const struct plan *p)
+{
+    struct line *line = line_at(node, p->root);
+    const uint32_t sig = p->sig | (uint32_t)KIND_HEADS << KIND_AT;
+    if (p->coll != RING_SCATTER || node->size > FEW || !comes(&line->seq, node->seq, 0) ||
+        atomic_load_explicit(&line->sig, memory_order_relaxed) != sig)
+        return NULL;
+    const struct few block = block_in_line(atomic_load_explicit(&line->count, memory_order_relaxed), node->me);
+    return block.bytes == p->bytes ? line->payload + block.at : NULL;
+}
+
 /* On root from its src. */
-static inline void take_from_root(const struct ri_node *node, const struct plan *p, const struct ri_call *call)
+static inline bool take_from_root(const struct ri_node *node, const struct plan *p, const struct ri_call *call)
 {
     const unsigned char *from = given_by(node, p, p->root, call->src);
+    if (p->takes && !agrees(node, p, p->root) && !(from = uneven_from_root(node, p)))
+        return false;
     if (from != call->dst)
         copy_few(call->dst, from, p->bytes);
+    return true;
 }
 
 static inline bool take(struct ri_node *node, const struct plan *p, const struct ri_call *call)
 {
-    if (p->hears_all ? !all_agree(node, p) : p->takes && !agrees(node, p, p->root))
-        return false;
-    if (p->hears_all)
-        node->seen = node->seq;
-    if (!p->bytes)
-        return true;
     if (ri_node_from_root(p->coll))
-        take_from_root(node, p, call);
-    else if (p->hears_all && p->combines)
+        return take_from_root(node, p, call);
+    if (!p->hears_all)
+        return true;
+    if (!all_agree(node, p))
+        return false;
+    node->seen = node->seq;
+    if (p->bytes && p->combines)
         combine(node, p, call);
-    else if (p->hears_all)
+    else if (p->bytes)
         collect(node, p, call);
     return true;
 }
 
 enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call)
 {
+    if (call->scounts || call->rcounts)
+        return ri_node_quick_uneven(node, call);
     const struct plan *p = plan_for(node, call);
     const uint32_t seq = node->seq + 1;
-    if (!p->fits || call->scounts || call->rcounts || node->forced ||
-        (p->hears_all ? node->seen != node->seq : !not_before(node->seen, seq - LINES + 1)))
+    if (!p->fits || node->forced || (p->hears_all ? node->seen != node->seq : !not_before(node->seen, seq - LINES + 1)))
         return QUICK_NOT;
     node->seq = seq;
     note(node, seq, p->hashed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quick.h - calls in a straight line, for the caller who waits while everybody is on time: quick.c for what fits into
- * lines, again.c for an all-reduce of the same shared buffers as the last one. */
+ * lines, uneven.c for that with arrays, again.c for an all-reduce of the same shared buffers as the last one. */
 #ifndef RI_NODE_QUICK_H
 #define RI_NODE_QUICK_H
 
@@ -46,6 +46,7 @@ enum quick_end {
     QUICK_DONE,
 };
 enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call);
+enum quick_end ri_node_quick_uneven(struct ri_node *node, const struct ri_call *call);
 
 enum quick_end ri_node_again(struct ri_node *node, const struct ri_call *call);
 void ri_node_again_take_over(struct ri_node *node, enum quick_end end);

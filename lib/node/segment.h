@@ -29,7 +29,8 @@ enum {
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
     PROBE_SIZES = 2,
     PROBE_WAYS = 3,
-    FEW = 24,  /* ranks of a node to which blocks of unequal length may go in a line */
+    FEW = 10, /* ranks of a node to which blocks of unequal length may go in a line */
+    FEW_BITS = 6,
     UNIT = 64, /* shares and sub-slots begin at multiples: no two ranks write one line of a slot */
     HEAD = 16, /* bytes before the data in a sub-slot: struct head */
 };
@@ -60,7 +61,7 @@ enum kind {
 struct line {
     _Alignas(128) _Atomic uint32_t seq; /* written last */
     _Atomic uint32_t sig;               /* see signal.c; the kind in the top bits */
-    _Atomic uint64_t count;
+    _Atomic uint64_t count;             /* KIND_LINE with KIND_HEADS: the bytes for each rank, see block_in_line() */
     union {
         unsigned char payload[LINE_PAYLOAD];
         struct {
@@ -71,9 +72,25 @@ struct line {
     };
     _Alignas(64) uint64_t src; /* the second cache line: addresses, for KIND_REMOTE, whose readers have time */
     uint64_t dst;
-    uint16_t few[FEW]; /* KIND_LINE with KIND_HEADS: bytes for each rank */
 };
 _Static_assert(sizeof(struct line) == 128, "a line and what comes along with it");
+
+_Static_assert(LINE_PAYLOAD < 1 << FEW_BITS && FEW * FEW_BITS <= 64, "lengths of blocks are in a line's count");
+
+/* Where the block of a rank is in a line with blocks of unequal length, one behind the other in the order of ranks;
+ * inside of it, whatever the line says. */
+struct few {
+    uint32_t at, bytes;
+};
+static inline struct few block_in_line(uint64_t lengths, uint32_t rank)
+{
+    struct few block = {0, 0};
+    for (uint32_t r = 0; r <= rank; r++, lengths >>= FEW_BITS) {
+        block.at += block.bytes;
+        block.bytes = lengths & ((1 << FEW_BITS) - 1);
+    }
+    return block.at + block.bytes <= LINE_PAYLOAD ? block : (struct few){0, 0};
+}
 
 /* Before the data of a block in a sub-slot: where it begins in src and how long it is, in bytes. */
 struct head {

@@ -150,7 +150,8 @@ static enum step disagreed(struct ri_node *node, uint32_t peer)
         struct line *a = &control_of(node, node->me)->line[seq % LINES],
                     *b = &control_of(node, peer)->line[seq % LINES];
         if (atomic_load(&a->seq) != seq || atomic_load(&b->seq) != seq ||
-            (sig_in(a) == sig_in(b) && atomic_load(&a->count) == atomic_load(&b->count)))
+            (sig_in(a) == sig_in(b) &&
+             (!ri_node_whole((ring_coll_t)(sig_in(a) & 15)) || atomic_load(&a->count) == atomic_load(&b->count))))
             continue;
         node->op.call = call_of(sig_in(a), atomic_load(&a->count));
         theirs = b;

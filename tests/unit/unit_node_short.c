@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/node: calls whose blocks fit into lines or nearly, in any order, with arrays and without, on time and late. */
+#include <criterion/criterion.h>
+
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "tests/unit/node_job.h"
+
+/* Every rank goes on by itself; now and then one is so late that its peers leave the straight line. */
+static void live_short(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    uint64_t state = job->seed, mine = mix(job->seed + rank);
+    int straight = 0;
+    for (int i = 0; i < job->tasks; i++) {
+        struct task t = pick_task(&state, job->size, 4 * LINE_PAYLOAD);
+        t.way = NULL;
+        t.shared = 0;
+        t.pays = (struct ri_pays){SIZE_MAX, SIZE_MAX, SIZE_MAX};
+        if (next(&mine) % 32 == 0)
+            usleep(300);
+        run_task(node, job, &t, rank);
+        straight += node->op.seq != node->seq;
+    }
+    CHECK(straight, "no call of rank %u went in a straight line", rank);
+    ri_node_close(node);
+}
+
+Test(node_short, calls_in_any_order_on_time_and_late, .timeout = 120)
+{
+    const uint64_t seed = first_seed();
+    static const uint32_t sizes[] = {2, 3, 4, FEW, FEW + 1};
+    for (uint32_t i = 0; i < 20; i++) {
+        struct job job;
+        job_begin(&job, sizes[i % 5]);
+        job.seed = seed + i;
+        job.tasks = 800 / SLOWER;
+        if (i >= 10)
+            job.patience = (struct ri_patience){1, 0};
+        (i / 5 % 2 ? run_threads : run_processes)(&job, live_short);
+        job_end(&job);
+    }
+}
+
+/* What a rank awaits and what it is given, in elements; one of the peers of rank 0 is wrong about its own. */
+static void live_disagreeing(struct job *job, uint32_t rank)
+{
+    static const size_t displs[] = {0, 2, 5};
+    const bool scatters = job->seed % 2, late = job->seed / 2 % 2, wrong = rank == 1;
+    size_t counts[] = {2, 3, 1};
+    int32_t many[6] = {0}, own[4] = {0};
+    struct ri_node *node = open_rank(job, rank);
+    struct ri_call call = {.coll = scatters ? RING_SCATTER : RING_GATHER, .dtype = RING_INT32, .variable = true};
+    call.count = counts[rank] + wrong;
+    call.src = scatters ? many : own;
+    call.dst = scatters ? own : many;
+    if (rank == 0) {
+        *(scatters ? &call.scounts : &call.rcounts) = counts;
+        *(scatters ? &call.sdispls : &call.rdispls) = displs;
+    }
+    if (late && rank == (scatters ? 0 : 1))
+        usleep(3000);
+    const bool told = scatters ? wrong : rank == 0; /* who looks at the other */
+    const ring_status_t status = ri_node_run(node, &call, NULL, RI_SECOND);
+    CHECK(status == (told ? RING_ERR_MISMATCH : RING_OK), "rank %u: status %d", rank, status);
+    const struct seen *seen = &job->seen[rank];
+    const size_t theirs = scatters ? 3 : 4;
+    CHECK(!told || (seen->mismatches == 1 && seen->theirs.count == theirs), "told of %zu", seen->theirs.count);
+    ri_node_close(node);
+}
+
+Test(node_short, a_block_of_another_length_is_a_mismatch_for_who_takes_it, .timeout = 60)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        struct job job;
+        job_begin(&job, 3);
+        job.seed = i;
+        (i / 4 ? run_threads : run_processes)(&job, live_disagreeing);
+        job_end(&job);
+    }
+}
