@@ -12,6 +12,7 @@
 #include "lib/node/node.h"
 #include "lib/node/quick.h"
 #include "lib/node/segment.h"
+#include "lib/node/stream.h"
 
 /* Every way is in these stages first. */
 enum { STAGE_ANNOUNCED, STAGE_HEARD };
@@ -253,12 +254,21 @@ static inline void write_places(const struct ri_node *node, struct line *line, c
     line->at.dst = *dst;
 }
 
+/* Nobody waits for this line yet, so it stays here once it has come: fetched when it is written, it would hold up a
+ * rank that only gives as long as the takers need for it. */
+enum { LINES_AHEAD = 2 };
+static inline void ask_for_next_line(const struct ri_node *node, uint32_t seq)
+{
+    ask_for(&control_of(node, node->me)->line[(seq + LINES_AHEAD) % LINES]);
+}
+
 /* The last step. */
 static inline void show_line(struct ri_node *node, uint32_t seq)
 {
     if (!node->s.patience.spins)
         ri_node_note_processor(node);
     publish(node, &control_of(node, node->me)->line[seq % LINES].seq, seq);
+    ask_for_next_line(node, seq);
 }
 
 /* Announce the operation: op.kind, and the payload of the own line if there is one, are already written. */

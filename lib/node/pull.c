@@ -15,7 +15,6 @@
  *
  * Cost: one phase; through slots every byte is copied twice, on two processors at the same time, else once. */
 #include "lib/node/inner.h"
-#include "lib/node/stream.h"
 
 enum { PART_LEAST = 16 << 10, STRETCH = 4 << 20 }; /* bytes */
 enum { STAGE_PUT = STAGE_HEARD, STAGE_ROUND, STAGE_LEAVE, STAGE_LEFT };

@@ -22,10 +22,18 @@ enum {
     AHEAD = 1024,        /* bytes between asking for a line and storing to it */
 };
 
+/* For writing.  On x86 the builtin is a prefetch for reading where the compiler may not assume the instruction, which
+ * all processors take. */
+static inline void ask_for(const void *line)
+{
 #if defined(__x86_64__)
-/* The builtin is a prefetch for reading where the compiler may not assume the instruction, which all of them take. */
-static inline void ask_for(unsigned char *line) { __asm__ volatile("prefetchw %0" : : "m"(*line)); }
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
 
+#if defined(__x86_64__)
 static inline void copy_lines(unsigned char *to, const unsigned char *from, size_t bytes, bool stream, bool shared)
 {
     for (size_t i = 0; i < bytes; i += 64) {

@@ -13,7 +13,6 @@
  *
  * Each rank copies 2 (N-1)/N of the bytes and reduces 1/N, all in cache. */
 #include "lib/node/inner.h"
-#include "lib/node/stream.h"
 
 struct chunk {
     size_t at, count; /* elements */
