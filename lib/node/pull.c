@@ -83,11 +83,15 @@ static bool may_be_read(const struct ri_node *node, size_t bytes)
 /* Bytes of the bounce buffer for one peer. */
 static size_t bounce_room(const struct ri_node *node) { return 2 * (size_t)PIECE / (node->size - 1) / UNIT * UNIT; }
 
-/* What is reduced is read into the bounce buffer, a piece of every peer; and never from where results go. */
+static bool gathers(const struct op *op) { return op->call.coll == RING_ALL_GATHER || op->call.coll == RING_GATHER; }
+
+/* What is gathered in large blocks is stored past the caches when it comes through slots; where ranks share processors
+ * that was worth more than rounds saved.  What is reduced is read into the bounce buffer, a piece of every peer; and
+ * never from where results go. */
 static bool may_be_read_remotely(const struct ri_node *node, size_t most)
 {
     const struct op *op = &node->op;
-    if (!pays_to_read(node, most))
+    if (!pays_to_read(node, most) || (gathers(op) && op->stream && !node->s.patience.spins))
         return false;
     return !ri_node_combines(op->call.coll) || ((op->call.coll != RING_ALL_REDUCE || op->call.src != op->call.dst) &&
                                                 (most < op->unit ? most : op->unit) <= bounce_room(node));

@@ -27,7 +27,7 @@ enum {
     SLOT = 256 << 10,  /* bytes of an input slot */
     BLOCK = 16 << 10,  /* bytes of a share that stay in the first-level cache */
     PIECE = 256 << 10, /* bytes of a share read from a peer at a time: stays in the second-level cache */
-    PROBE_SIZES = 2,
+    PROBE_SIZES = 3,
     PROBE_WAYS = 3,
     FEW = 10, /* ranks of a node to which blocks of unequal length may go in a line */
     FEW_BITS = 6,
