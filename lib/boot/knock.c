@@ -174,6 +174,8 @@ static ring_status_t attempt(struct knock *k, const struct ri_address *from, con
         return errno == EAFNOSUPPORT ? again(k, strerror(errno)) : ri_fail_errno("a socket to reach %s", k->where);
     if (sa->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (sa->sa_family != AF_UNIX)
+        ri_port_set_congestion(k->port, fd);
     ring_status_t status = from ? leave_from(k, fd, from) : RING_OK;
     if (!status)
         status = reach(k, fd, sa, len, limit);

@@ -3,6 +3,8 @@
 #include "lib/boot/port.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,7 +17,7 @@
 #include "lib/boot/iface.h"
 #include "lib/boot/rail.h"
 
-enum { LOST_RAILS = 16 };
+enum { LOST_RAILS = 16, CONGESTION_NAME = 16 };
 
 /* One per holder: holders whose interface differs (one host, several hosts) share the process's door all the same. */
 struct ri_port {
@@ -25,7 +27,16 @@ struct ri_port {
     bool rails; /* the addresses are interfaces side by side, not families of one */
     struct ri_rail lost[LOST_RAILS];
     unsigned lost_next;
+    char congestion[CONGESTION_NAME]; /* control of our connections; empty: the system's */
 };
+
+/* From its first packet on, and for those who come in through a listener: a connection that one with pacing has begun
+ * is paced for ever.  What cannot be had is said by the transport that wants it. */
+void ri_port_set_congestion(const struct ri_port *port, int fd)
+{
+    if (port && port->congestion[0])
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, port->congestion, (socklen_t)strlen(port->congestion));
+}
 
 static ring_status_t choose(const struct ri_conf *conf, bool only_local, const struct sockaddr *toward,
                             struct ri_iface_choice *c)
@@ -57,6 +68,7 @@ static ring_status_t listen_on_all(struct ri_port *port, struct ri_port_range ra
         }
         if (status)
             return status;
+        ri_port_set_congestion(port, port->tcp[i]->watch.fd);
         port->endpoint.addr[i] = port->tcp[i]->addr;
         same_port = port->tcp[i]->addr.port;
     }
@@ -84,6 +96,8 @@ ring_status_t ri_port_open_toward(const struct ri_conf *conf, bool only_local, c
     struct ri_port *port = ri_new(1, sizeof *port);
     if (!port)
         return ri_fail(RING_ERR_NOMEM, "no memory for the port");
+    if (!ri_conf_is_auto(conf->tcp_congestion))
+        snprintf(port->congestion, sizeof port->congestion, "%.*s", CONGESTION_NAME - 1, conf->tcp_congestion);
     if ((status = choose(conf, only_local, toward, &port->choice)) || (status = ri_loop_hold())) {
         ri_free(port);
         return status;

@@ -66,6 +66,9 @@ ring_status_t ri_port_try_collect(struct ri_port *port, struct ri_member *m, uin
 /* pid of the process at the other end of an AF_UNIX socket as we see it; 0 when it cannot be seen. */
 int32_t ri_port_peer_pid(int fd);
 
+/* RING_TCP_CONGESTION, on a socket that is not connected yet; port: NULL leaves it alone. */
+void ri_port_set_congestion(const struct ri_port *port, int fd);
+
 const char *ri_port_interface(const struct ri_port *port); /* the chosen one's name */
 
 /* Which interface and addresses were chosen, and why, as one line for the log. */

@@ -60,6 +60,29 @@ def too_many(per):
     return wrong + ([f"other calls {others}"] if others else [])
 
 
+def case_congestion_control_comes_first():
+    """Before a connection is made or taken: one that was begun with another is paced for ever, if that paces."""
+    strace = traced()
+    with harness.folder() as path:
+        logs = [f"{path}/calls{rank}" for rank in range(2)]
+        tracers = {r: [strace, "-f", "-e", "trace=connect,accept4,listen,setsockopt", "-o", logs[r]] for r in range(2)}
+        env = {"RING_TRANSPORT": "tcp", "RING_TCP_CONGESTION": "reno"}
+        job = jobs.Job(path, 2, "sums", env=env, prefix=tracers)
+        try:
+            check(job.wait(60) == [0, 0], job.story())
+        finally:
+            job.close()
+        for log in logs:
+            with open(log, encoding="ascii", errors="replace") as f:
+                found = re.findall(r"(setsockopt|connect|listen)\((\d+), (.*)", f.read())
+            chosen = {fd for name, fd, rest in found if "TCP_CONGESTION" in rest}
+            listeners = {fd for name, fd, rest in found if name == "listen"}
+            check(chosen & listeners, "nobody listens with it", found)
+            for fd in chosen - listeners:
+                order = [name for name, at, rest in found if at == fd and (name == "connect" or "CONGESTION" in rest)]
+                check("connect" not in order or order[0] == "setsockopt", "connected before it was chosen", fd, found)
+
+
 def case_one_call_each_way():
     """By the best of three: on a busy machine a message comes in pieces now and then, but a call too many of ours comes with
     every message of every run."""
