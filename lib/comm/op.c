@@ -297,9 +297,10 @@ ring_status_t ri_op_new(struct ring_comm *c, ring_coll_t coll, struct ring_op **
     return RING_OK;
 }
 
-static bool exchanges_in_place(const struct ri_call *call)
+/* Over links; on a node what is to be overwritten has been given before. */
+static bool exchanges_in_place(struct ring_comm *c, const struct ri_call *call)
 {
-    return call->coll == RING_ALL_TO_ALL && call->src == call->dst && call->src;
+    return call->coll == RING_ALL_TO_ALL && call->src == call->dst && call->src && !ri_op_by_node(c, call);
 }
 
 /* What is multiplied first, or overwritten before it is read, goes to where nothing else is. */
@@ -308,7 +309,7 @@ static ring_status_t stand_in(struct ring_comm *c, struct ring_op *op)
     struct ri_call *call = &op->call;
     const bool scaled = ri_redop_scalar(c, call->redop);
     const size_t bytes = ri_arguments_extent(c, call).src;
-    if (!bytes || (!scaled && !exchanges_in_place(call)))
+    if (!bytes || (!scaled && !exchanges_in_place(c, call)))
         return RING_OK;
     op->given = call->src;
     if (scaled && call->coll == RING_ALL_REDUCE) {
@@ -437,7 +438,7 @@ static ring_status_t run_by_node(struct ring_comm *c, const struct ri_call *call
 
 ring_status_t ri_op_run(struct ring_comm *c, const struct ri_call *call)
 {
-    if (!c->first && (unsigned)call->redop < RI_REDOPS && ri_op_by_node(c, call) && !exchanges_in_place(call))
+    if (!c->first && (unsigned)call->redop < RI_REDOPS && ri_op_by_node(c, call))
         return run_by_node(c, call);
     struct ring_op op = {.comm = c, .call = *call};
     const ring_status_t status = ri_op_prepare(c, &op);

@@ -13,6 +13,8 @@
  * round until the piece has been taken; it never waits for one that does the same, for two of them share their buffers
  * (direct.c), and private ones that are in place go through slots.
  *
+ * An exchange in place goes through slots: every piece has been put when what comes overwrites it.
+ *
  * Cost: one phase; through slots every byte is copied twice, on two processors at the same time, else once. */
 #include "lib/node/inner.h"
 
@@ -75,9 +77,14 @@ static void put_line(struct ri_node *node, size_t bytes)
 
 /* ---- choosing the form ----------------------------------------------------------------------------------------- */
 
+static bool exchanges_in_place(const struct op *op)
+{
+    return op->call.coll == RING_ALL_TO_ALL && op->call.src == op->call.dst;
+}
+
 static bool may_be_read(const struct ri_node *node, size_t bytes)
 {
-    return node->op.call.coll != RING_ALL_REDUCE && bytes >= node->direct_from;
+    return node->op.call.coll != RING_ALL_REDUCE && !exchanges_in_place(&node->op) && bytes >= node->direct_from;
 }
 
 /* Bytes of the bounce buffer for one peer. */
@@ -91,7 +98,7 @@ static bool gathers(const struct op *op) { return op->call.coll == RING_ALL_GATH
 static bool may_be_read_remotely(const struct ri_node *node, size_t most)
 {
     const struct op *op = &node->op;
-    if (!pays_to_read(node, most) || (gathers(op) && op->stream && !node->s.patience.spins))
+    if (!pays_to_read(node, most) || exchanges_in_place(op) || (gathers(op) && op->stream && !node->s.patience.spins))
         return false;
     return !ri_node_combines(op->call.coll) || ((op->call.coll != RING_ALL_REDUCE || op->call.src != op->call.dst) &&
                                                 (most < op->unit ? most : op->unit) <= bounce_room(node));
@@ -251,11 +258,12 @@ static bool is_in_slots(const struct ri_node *node, uint32_t from)
 }
 
 /* Bytes to copy in round i.  Nobody waits for a piece of what is read where it is, so there one round copies for many;
- * not for all, so that a long copy comes to look at the abort word. */
+ * not for all, so that a long copy comes to look at the abort word, and not over what is to be given yet. */
 static size_t round_bytes(const struct ri_node *node, uint32_t from, struct flow flow, uint64_t i)
 {
     const struct op *op = &node->op;
-    const uint64_t rounds = is_in_slots(node, from) || from == node->me ? 1 : STRETCH / op->unit;
+    const uint64_t rounds =
+        is_in_slots(node, from) || from == node->me || exchanges_in_place(op) ? 1 : STRETCH / op->unit;
     const size_t at = (size_t)i * op->unit, most = (size_t)rounds * op->unit;
     if (at >= flow.bytes || i % rounds)
         return 0;

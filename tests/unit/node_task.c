@@ -164,7 +164,7 @@ static void place_buffers(struct buffers *b, const struct task *t, uint32_t rank
 {
     const size_t esize = ri_dtype_size(t->dtype);
     b->dst = b->src + src_room;
-    if (!t->in_place || !holds(t, rank, true) || !holds(t, rank, false) || t->coll == RING_ALL_TO_ALL)
+    if (!t->in_place || !holds(t, rank, true) || !holds(t, rank, false) || (t->coll == RING_ALL_TO_ALL && t->arrays))
         return;
     b->dst = b->src;
     if (is_one_of(t->coll, RING_GATHER, RING_ALL_GATHER, RING_GATHER))
