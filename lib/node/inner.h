@@ -243,13 +243,18 @@ static inline void write_line(struct line *line, uint32_t sig, uint64_t count)
     atomic_store_explicit(&line->count, count, memory_order_relaxed);
 }
 
-/* Instead of a payload. */
-static inline void write_places(const struct ri_node *node, struct line *line, const struct place *src,
-                                const struct place *dst)
+/* Instead of a payload: whoever gives more than goes into a line waits for takers, counting from here. */
+static inline void write_counters(const struct ri_node *node, struct line *line)
 {
     line->at.put = node->put;
     line->at.took = node->took;
     line->at.out = node->out;
+}
+
+static inline void write_places(const struct ri_node *node, struct line *line, const struct place *src,
+                                const struct place *dst)
+{
+    write_counters(node, line);
     line->at.src = *src;
     line->at.dst = *dst;
 }

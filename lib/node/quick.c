@@ -145,6 +145,8 @@ enum quick_end ri_node_quick(struct ri_node *node, const struct ri_call *call)
     note(node, seq, p->hashed);
     if (p->gives)
         give(node, p, call->src);
+    else
+        write_counters(node, line_at(node, node->me));
     write_line(line_at(node, node->me), p->sig, p->count);
     show_line(node, seq);
     return take(node, p, call) ? QUICK_DONE : QUICK_ANNOUNCED;

@@ -81,3 +81,47 @@ Test(node_short, a_block_of_another_length_is_a_mismatch_for_who_takes_it, .time
         job_end(&job);
     }
 }
+
+enum { LONG_BLOCK = 700000 };
+
+/* Short blocks come in the line or beside long ones, whose giver waits for all who take. */
+static void live_mixed(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    int32_t *many = calloc(LONG_BLOCK + 8, sizeof *many), *own = calloc(LONG_BLOCK, sizeof *own);
+    for (int i = 0; i < job->tasks; i++) {
+        const size_t third = i % 3 ? (size_t)i % 3 : LONG_BLOCK;
+        const size_t counts[] = {2, 3, third}, displs[] = {0, 2, 5};
+        struct ri_call call = {.coll = RING_SCATTER, .dtype = RING_INT32, .variable = true, .dst = own};
+        call.count = counts[rank];
+        for (size_t k = 0; k < third + 5 && !rank; k++)
+            many[k] = (int32_t)k + i;
+        if (rank == 0) {
+            call.src = many;
+            call.scounts = counts;
+            call.sdispls = displs;
+        }
+        CHECK(!ri_node_run(node, &call, NULL, job->timeout), "rank %u, call %d: %s", rank, i, ri_error_get());
+        for (size_t k = 0; k < counts[rank]; k++)
+            CHECK(own[k] == (int32_t)(displs[rank] + k) + i, "rank %u, call %d: element %zu is %d", rank, i, k, own[k]);
+        const int32_t words[12] = {1 << 20, 1 << 20, 1 << 20, 1 << 20}; /* what such a line keeps is no counter */
+        const struct ri_call sum = {.dtype = RING_INT32, .redop = RING_MAX, .src = words, .dst = own, .count = 12};
+        for (int k = 0; k < 2; k++) /* so that every line is used for every call */
+            CHECK(!ri_node_run(node, &sum, NULL, job->timeout), "%s", ri_error_get());
+    }
+    free(many);
+    free(own);
+    ri_node_close(node);
+}
+
+Test(node_short, short_blocks_beside_long_ones, .timeout = 60)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        struct job job;
+        job_begin(&job, 3);
+        job.tasks = 700 / SLOWER;
+        job.timeout = 20 * RI_SECOND;
+        (threads ? run_threads : run_processes)(&job, live_mixed);
+        job_end(&job);
+    }
+}
