@@ -136,8 +136,7 @@ static inline bool has_heads(const struct ri_node *node, uint32_t rank) { return
 /* All that an announcement of this kind gives is in the line; no slot is used. */
 static inline bool all_in_line(const struct ri_node *node, uint32_t kind)
 {
-    return kind == KIND_LINE ||
-           (kind == (KIND_LINE | KIND_HEADS) && node->op.call.coll == RING_SCATTER && node->size <= FEW);
+    return kind == KIND_LINE || (kind == (KIND_LINE | KIND_HEADS) && node->size <= FEW);
 }
 
 /* Where this rank runs, for the others; returns it plus one, 0 when that is not known. */
@@ -249,6 +248,20 @@ static inline void write_counters(const struct ri_node *node, struct line *line)
     line->at.put = node->put;
     line->at.took = node->took;
     line->at.out = node->out;
+}
+
+/* The same beside a payload of blocks of unequal length: some of them may be short, and others wait for it. */
+static inline void write_counters_beside(const struct ri_node *node, struct line *line)
+{
+    line->beside.put = node->put;
+    line->beside.took = node->took;
+    line->beside.out = node->out;
+}
+
+static inline uint32_t took_before(const struct ri_node *node, const struct line *line)
+{
+    const uint32_t kind = atomic_load_explicit(&line->sig, memory_order_relaxed) >> KIND_AT;
+    return kind == (KIND_LINE | KIND_HEADS) && node->size <= FEW ? line->beside.took : line->at.took;
 }
 
 static inline void write_places(const struct ri_node *node, struct line *line, const struct place *src,

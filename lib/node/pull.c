@@ -66,9 +66,10 @@ static void put_line(struct ri_node *node, size_t bytes)
 {
     unsigned char *to = line_of(node, node->me)->payload;
     struct op *op = &node->op;
-    if (op->kind & KIND_HEADS)
+    if (op->kind & KIND_HEADS) {
         op->lengths = ri_node_put_uneven(node, to, &op->call, op->red->esize);
-    else if (!op->personal)
+        write_counters_beside(node, line_of(node, node->me));
+    } else if (!op->personal)
         copy_few(to, op->call.src, bytes);
     else
         for (uint32_t r = 0; r < node->size; r++)

@@ -70,8 +70,14 @@ struct line {
             struct place src, dst; /* of KIND_DIRECT */
         } at;
     };
-    _Alignas(64) uint64_t src; /* the second cache line: addresses, for KIND_REMOTE, whose readers have time */
-    uint64_t dst;
+    union { /* the second cache line, whose readers have time */
+        struct {
+            uint64_t src, dst; /* addresses, for KIND_REMOTE */
+        };
+        struct {
+            uint32_t put, took, out; /* KIND_LINE with KIND_HEADS: as in `at` */
+        } beside;
+    };
 };
 _Static_assert(sizeof(struct line) == 128, "a line and what comes along with it");
 

@@ -40,7 +40,7 @@ bool ri_node_piece_taken(struct ri_node *node, uint64_t i)
             continue;
         struct line *line = line_of(node, peer);
         if (!reached(node, peer, &line->seq, op->seq) ||
-            !reached(node, peer, counter_of(node, peer, COUNTER_TOOK), line->at.took + (uint32_t)i + 1))
+            !reached(node, peer, counter_of(node, peer, COUNTER_TOOK), took_before(node, line) + (uint32_t)i + 1))
             return false;
     }
     op->cursor = 1;

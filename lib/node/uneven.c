@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uneven.c - short blocks whose lengths are in arrays, in a line: the straight line of quick.c for them.
  *
- * Root of a scatter puts one block behind the other and says in the count how long each is.  Who gathers expects of
- * every rank what its own array says; those ranks have no arrays, or each the same. */
+ * Who gives each rank another block puts one behind the other and says in the count how long each is.  Who gathers
+ * expects of every rank what its own array says; those ranks have no arrays, or each the same. */
 #include "lib/node/inner.h"
 
 bool ri_node_uneven_fits(const struct ri_node *node, const struct ri_call *call, size_t esize)
@@ -61,6 +61,52 @@ static enum quick_end scatter(struct ri_node *node, const struct ri_call *call, 
     return QUICK_DONE;
 }
 
+/* What a peer gives this rank, `count` elements; NULL: it is not that, or not in time. */
+static const unsigned char *block_from(struct ri_node *node, uint32_t peer, uint32_t sig, size_t bytes, uint32_t looks)
+{
+    struct line *line = line_at(node, peer);
+    if (!comes(&line->seq, node->seq, looks) || atomic_load_explicit(&line->sig, memory_order_relaxed) != sig)
+        return NULL;
+    const struct few block = block_in_line(atomic_load_explicit(&line->count, memory_order_relaxed), node->me);
+    return block.bytes == bytes ? line->payload + block.at : NULL;
+}
+
+static void sum_up(struct ri_node *node, const struct ri_call *call)
+{
+    node->results[0] = call->dst;
+    node->op.red = &node->red[call->dtype][call->redop];
+    ri_node_combine(node, 1, call->scounts[node->me], false);
+}
+
+/* All to all, and the sum of what all give to each. */
+static enum quick_end exchange(struct ri_node *node, const struct ri_call *call, size_t esize)
+{
+    const uint32_t looks = looks_for(node->s.patience, LOOKS);
+    const bool sums = call->coll == RING_REDUCE_SCATTER;
+    const unsigned char *own = (const unsigned char *)call->src + call->sdispls[node->me] * esize;
+    if (!ri_node_uneven_fits(node, call, esize) || node->seen != node->seq)
+        return QUICK_NOT;
+    const uint32_t sig = begin(node, call) | (uint32_t)(KIND_LINE | KIND_HEADS) << KIND_AT;
+    write_counters_beside(node, line_at(node, node->me));
+    announce(node, sig, ri_node_put_uneven(node, line_at(node, node->me)->payload, call, esize));
+    for (uint32_t cursor = 0; cursor < node->size; cursor++) {
+        const uint32_t r = peer_at(node, cursor);
+        const size_t bytes = (sums ? call->scounts[node->me] : call->rcounts[r]) * esize;
+        const unsigned char *from = r == node->me ? own : block_from(node, r, sig, bytes, looks);
+        if (!from)
+            return QUICK_ANNOUNCED;
+        unsigned char *to = sums ? NULL : (unsigned char *)call->dst + call->rdispls[r] * esize;
+        if (sums)
+            node->operands[r] = from;
+        else if (bytes && from != to)
+            memcpy(to, from, bytes);
+    }
+    node->seen = node->seq;
+    if (sums && call->scounts[node->me])
+        sum_up(node, call);
+    return QUICK_DONE;
+}
+
 static bool all_fit(const struct ri_node *node, const struct ri_call *call, size_t esize)
 {
     for (uint32_t r = 0; r < node->size; r++)
@@ -99,6 +145,8 @@ enum quick_end ri_node_quick_uneven(struct ri_node *node, const struct ri_call *
         return QUICK_NOT;
     if (call->coll == RING_SCATTER && call->scounts)
         return scatter(node, call, esize);
+    if (call->coll == RING_ALL_TO_ALL || call->coll == RING_REDUCE_SCATTER)
+        return exchange(node, call, esize);
     return call->rcounts && (call->coll == RING_GATHER || call->coll == RING_ALL_GATHER) ? gather(node, call, esize)
                                                                                          : QUICK_NOT;
 }

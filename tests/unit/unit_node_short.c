@@ -114,6 +114,63 @@ static void live_mixed(struct job *job, uint32_t rank)
     ri_node_close(node);
 }
 
+/* The same where all give to all: only rank 0 gives rank 2 a long one. */
+static size_t exchanged(int i, uint32_t from, uint32_t to)
+{
+    return from == 0 && to == 2 && i % 3 == 0 ? LONG_BLOCK : (size_t)(from + to + (uint32_t)i) % 4;
+}
+
+static void live_exchanging(struct job *job, uint32_t rank)
+{
+    struct ri_node *node = open_rank(job, rank);
+    int32_t *src = calloc(LONG_BLOCK + 8, sizeof *src), *dst = calloc(LONG_BLOCK + 8, sizeof *dst);
+    for (int i = 0; i < job->tasks; i++) {
+        size_t scounts[3], sdispls[3], rcounts[3], rdispls[3], s = 0, d = 0;
+        for (uint32_t r = 0; r < 3; r++) {
+            sdispls[r] = s;
+            rdispls[r] = d;
+            s += scounts[r] = exchanged(i, rank, r);
+            d += rcounts[r] = exchanged(i, r, rank);
+        }
+        for (size_t k = 0; k < s; k++)
+            src[k] = (int32_t)(k + rank * 7 + (uint32_t)i);
+        const struct ri_call call = {.coll = RING_ALL_TO_ALL,
+                                     .dtype = RING_INT32,
+                                     .variable = true,
+                                     .src = src,
+                                     .dst = dst,
+                                     .count = scounts[rank],
+                                     .scounts = scounts,
+                                     .sdispls = sdispls,
+                                     .rcounts = rcounts,
+                                     .rdispls = rdispls};
+        CHECK(!ri_node_run(node, &call, NULL, job->timeout), "rank %u, call %d: %s", rank, i, ri_error_get());
+        for (uint32_t r = 0; r < 3; r++) {
+            size_t at = 0;
+            for (uint32_t before = 0; before < rank; before++)
+                at += exchanged(i, r, before);
+            for (size_t k = 0; k < rcounts[r]; k++)
+                CHECK(dst[rdispls[r] + k] == (int32_t)(at + k + r * 7 + (uint32_t)i), "rank %u, call %d: from %u", rank,
+                      i, r);
+        }
+    }
+    free(src);
+    free(dst);
+    ri_node_close(node);
+}
+
+Test(node_short, an_exchange_of_short_blocks_and_a_long_one, .timeout = 60)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        struct job job;
+        job_begin(&job, 3);
+        job.tasks = 700 / SLOWER;
+        job.timeout = 20 * RI_SECOND;
+        (threads ? run_threads : run_processes)(&job, live_exchanging);
+        job_end(&job);
+    }
+}
+
 Test(node_short, short_blocks_beside_long_ones, .timeout = 60)
 {
     for (int threads = 0; threads < 2; threads++) {
