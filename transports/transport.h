@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport.h - the one boundary between lib/ and transports/.
  *
- * A transport moves bytes over reliable, ordered links between two ranks.  It knows nothing of communicators, schedules,
- * reductions, topology or the environment: it gets const settings, const facts about both ends, and connected sockets.
+ * A transport moves bytes over reliable, ordered links between two ranks.  It knows nothing of communicators,
+ * schedules, reductions, topology or the environment: it gets const settings, const facts about both ends, and
+ * connected sockets.
  *
- * How a link comes to be.  The core finds the peer, connects one or more sockets to it and makes both ends prove who they
- * are (lib/boot/port.c); so a transport neither listens nor authenticates.  It says in `rendezvous` and `sockets` what it
- * wants, gets the connected descriptors in connect(), and owns them from then on: tcp moves its data over them, shm passes
- * a memory segment over its AF_UNIX socket, verbs exchanges queue pair numbers and keys.
+ * How a link comes to be.  The core finds the peer, connects one or more sockets to it and makes both ends prove who
+ * they are (lib/boot/port.c); so a transport neither listens nor authenticates.  It says in `rendezvous` and `sockets`
+ * what it wants, gets the connected descriptors in connect(), and owns them from then on: tcp moves its data over them,
+ * shm passes a memory segment over its AF_UNIX socket, verbs exchanges queue pair numbers and keys.
  *
  * Rules that hold for every call:
- *   - nothing blocks; progress() is the only place where work is done (send and recv may do a little, but complete nothing);
- *   - the core owns the memory of ctx, link and xfer; it allocates ctx_size and link_size zeroed bytes; a transport owns
- *     only what it hangs below them, and close() and disconnect() accept any half-built state;
- *   - links are FIFO: the k-th send on a link meets the k-th recv of the other end, of the same length.  There are no tags
- *     and no unexpected queue.  Completion order on one link is posting order, for sends and for recvs separately;
+ *   - nothing blocks; progress() is the only place where work is done (send and recv may do a little, but complete
+ * nothing);
+ *   - the core owns the memory of ctx, link and xfer; it allocates ctx_size and link_size zeroed bytes; a transport
+ * owns only what it hangs below them, and close() and disconnect() accept any half-built state;
+ *   - links are FIFO: the k-th send on a link meets the k-th recv of the other end, of the same length.  There are no
+ * tags and no unexpected queue.  Completion order on one link is posting order, for sends and for recvs separately;
  *   - a posted xfer belongs to the transport until progress() returns it in the done list;
  *   - a link that breaks fails every posted and later xfer with RING_ERR_PEER_LOST (through the done list);
  *   - calls for one ctx never run concurrently. */
@@ -24,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <ring/ring.h>
 
 #include "lib/base/conf.h"
@@ -40,14 +43,30 @@ enum ri_rendezvous {
 /* What is known of one end. */
 struct ri_end {
     uint32_t rank;
-    uint32_t node;   /* ranks with equal node can connect AF_UNIX sockets to each other */
+    uint32_t node;    /* ranks with equal node can connect AF_UNIX sockets to each other */
     const char *name; /* "rank 3 (host:pid)" for messages; lives as long as the link   */
+};
+
+/* Memory that the caller has registered, or had from the library.  serial: no other region of the process has it, or
+ * will. */
+struct ri_region {
+    void *begin;
+    size_t bytes;
+    uint64_t serial;
+};
+
+/* For transports that register memory with a device.  find: the region that a buffer is wholly inside of; false: none.
+ * version: changes whenever a region comes or goes; odd: just now.  Any thread, and neither waits. */
+struct ri_memory {
+    bool (*find)(const void *at, size_t bytes, struct ri_region *region_out);
+    uint32_t (*version)(void);
 };
 
 /* A transport's private structs start with these. */
 struct ri_tctx {
     const struct ri_transport *transport;
     const struct ri_conf *conf;
+    const struct ri_memory *memory; /* NULL: nothing is registered */
 };
 struct ri_link {
     struct ri_tctx *ctx;
@@ -62,19 +81,19 @@ enum { RI_STRIPE = 64 << 10 };
 
 /* One send or recv in flight; caller's memory.
  *
- * A recv with a sink does not store: as bytes arrive the transport hands them to sink() in order, in pieces whose length
- * is a multiple of `unit` (except that nothing is handed on twice or left out), straight from where they landed, on
- * memory aligned to `unit`.  That is the fused receive-and-reduce.  buf is then not used. */
+ * A recv with a sink does not store: as bytes arrive the transport hands them to sink() in order, in pieces whose
+ * length is a multiple of `unit` (except that nothing is handed on twice or left out), straight from where they landed,
+ * on memory aligned to `unit`.  That is the fused receive-and-reduce.  buf is then not used. */
 struct ri_xfer;
 typedef void ri_sink_fn(struct ri_xfer *x, size_t offset, const void *bytes, size_t len);
 struct ri_xfer {
-    void *buf;          /* send: only read                                              */
-    size_t len;         /* may be 0: still matched and completed                        */
-    ri_sink_fn *sink;   /* recv only, or NULL                                           */
-    uint32_t unit;      /* sink only: 1, 2, 4 or 8; len is a multiple of it             */
+    void *buf;            /* send: only read                                              */
+    size_t len;           /* may be 0: still matched and completed                        */
+    ri_sink_fn *sink;     /* recv only, or NULL                                           */
+    uint32_t unit;        /* sink only: 1, 2, 4 or 8; len is a multiple of it             */
     ring_status_t status; /* set when it is on the done list                            */
-    size_t moved;       /* the transport's own, starts at 0: bytes done so far          */
-    uint32_t lane, held; /* the transport's own                                         */
+    size_t moved;         /* the transport's own, starts at 0: bytes done so far          */
+    uint32_t lane, held;  /* the transport's own                                         */
     struct ri_xfer *next; /* list link, for whoever holds the xfer now                  */
 };
 struct ri_queue {
@@ -106,10 +125,13 @@ struct ri_transport {
 
     /* Can it work in this process at all?  false: why_out (cap bytes) says the reason in a few words. */
     bool (*usable)(const struct ri_conf *conf, char *why_out, size_t cap);
+    /* What it sees on this machine and what it makes of it, for people: lines that begin with two spaces.  NULL:
+     * nothing that `usable` does not say. */
+    void (*explain)(const struct ri_conf *conf, FILE *out);
     /* Sockets the core is to connect per link. */
     uint32_t (*sockets)(const struct ri_conf *conf);
-    /* Rough cost of a link for the choice between transports: nanoseconds for an empty message and picoseconds per byte;
-     * false when these two ends cannot be joined. */
+    /* Rough cost of a link for the choice between transports: nanoseconds for an empty message and picoseconds per
+     * byte; false when these two ends cannot be joined. */
     bool (*cost)(const struct ri_conf *conf, const struct ri_end *self, const struct ri_end *peer, uint32_t *latency_ns,
                  uint32_t *byte_ps);
 

@@ -190,6 +190,17 @@ const char *ri_wires_names(struct ring_comm *c)
 
 /* ---- making links ---------------------------------------------------------------------------------------------- */
 
+static bool find_region(const void *at, size_t bytes, struct ri_region *region_out)
+{
+    struct ri_heap_block block;
+    if (!ri_heap_block(at, bytes, &block))
+        return false;
+    *region_out = (struct ri_region){block.begin, block.bytes, block.serial};
+    return true;
+}
+
+static const struct ri_memory memory = {.find = find_region, .version = ri_heap_version};
+
 static ring_status_t open_context(struct ring_comm *c, const struct ri_transport *t, struct ri_tctx **ctx_out)
 {
     struct ri_wires *w = &c->wires;
@@ -205,6 +216,7 @@ static ring_status_t open_context(struct ring_comm *c, const struct ri_transport
         return ri_fail(RING_ERR_NOMEM, "no memory for transport %s", t->name);
     ctx->transport = t;
     ctx->conf = &c->conf;
+    ctx->memory = &memory;
     w->ctx[w->ctxs++] = ctx;
     join_names(opened(w), w->names, sizeof w->names);
     *ctx_out = ctx;

@@ -32,6 +32,7 @@ struct block {
     _Atomic uintptr_t begin, end;       /* of the buffer                               */
     _Atomic uintptr_t inner, inner_end; /* of its whole pages; equal when there are none */
     _Atomic uint64_t offset;            /* of the whole pages in the heap              */
+    _Atomic uint64_t serial;            /* no other block ever has it                  */
     _Atomic uint32_t registered;        /* else allocated                              */
 };
 
@@ -57,6 +58,7 @@ static void copy_block(struct block *to, const struct block *from)
     atomic_store_explicit(&to->inner, from->inner, memory_order_release);
     atomic_store_explicit(&to->inner_end, from->inner_end, memory_order_release);
     atomic_store_explicit(&to->offset, from->offset, memory_order_release);
+    atomic_store_explicit(&to->serial, from->serial, memory_order_release);
     atomic_store_explicit(&to->registered, from->registered, memory_order_release);
 }
 
@@ -92,12 +94,14 @@ static ring_status_t make_room(void)
 
 static void insert(const struct block *b)
 {
+    static uint64_t serials;
     struct table *t = table;
     const uint32_t at = position(t, blocks, b->begin);
     atomic_fetch_add(&version, 1);
     for (uint32_t i = blocks; i > at; i--)
         copy_block(&t->block[i], &t->block[i - 1]);
     copy_block(&t->block[at], b);
+    atomic_store_explicit(&t->block[at].serial, ++serials, memory_order_release);
     blocks++;
     atomic_fetch_add(&version, 1);
 }
@@ -152,21 +156,60 @@ static bool look(uintptr_t ptr, size_t bytes, uint32_t *hint, struct ri_heap_pla
     return true;
 }
 
-bool ri_heap_find(const void *ptr, size_t bytes, uint32_t *hint, struct ri_heap_place *place_out)
+uint32_t ri_heap_version(void) { return atomic_load_explicit(&version, memory_order_acquire); }
+
+/* Until it was not changed meanwhile. */
+static bool settled(uint32_t before)
 {
-    for (;;) {
-        const uint32_t before = atomic_load_explicit(&version, memory_order_acquire);
-        const bool found = look((uintptr_t)ptr, bytes, hint, place_out);
-        if (before % 2 == 0 && atomic_load_explicit(&version, memory_order_acquire) == before)
-            return found;
-        if (before % 2) { /* somebody is changing it, for less than it takes to get the lock */
-            pthread_mutex_lock(&lock);
-            pthread_mutex_unlock(&lock);
-        }
+    if (before % 2 == 0 && ri_heap_version() == before)
+        return true;
+    if (before % 2) { /* somebody is changing it, for less than it takes to get the lock */
+        pthread_mutex_lock(&lock);
+        pthread_mutex_unlock(&lock);
     }
+    return false;
 }
 
-uint32_t ri_heap_version(void) { return atomic_load_explicit(&version, memory_order_acquire); }
+bool ri_heap_find(const void *ptr, size_t bytes, uint32_t *hint, struct ri_heap_place *place_out)
+{
+    bool found;
+    uint32_t before;
+    do {
+        before = ri_heap_version();
+        found = look((uintptr_t)ptr, bytes, hint, place_out);
+    } while (!settled(before));
+    return found;
+}
+
+static bool look_for_block(uintptr_t ptr, size_t bytes, struct ri_heap_block *block_out)
+{
+    const struct table *t = atomic_load_explicit(&table, memory_order_acquire);
+    const uint32_t n = atomic_load_explicit(&blocks, memory_order_acquire);
+    const uint32_t at = t ? position(t, n < t->room ? n : t->room, ptr) : 0;
+    if (!t || at >= n || at >= t->room)
+        return false;
+    const struct block *b = &t->block[at];
+    const uintptr_t begin = get(&b->begin), end = get(&b->end);
+    if (ptr < begin || ptr >= end || bytes > end - ptr)
+        return false;
+    *block_out =
+        (struct ri_heap_block){(void *)begin, end - begin, atomic_load_explicit(&b->serial, memory_order_acquire)};
+    return true;
+}
+
+bool ri_heap_block(const void *ptr, size_t bytes, struct ri_heap_block *block_out)
+{
+    struct ri_heap_block block;
+    bool found;
+    uint32_t before;
+    do {
+        before = ri_heap_version();
+        found = look_for_block((uintptr_t)ptr, bytes, &block);
+    } while (!settled(before));
+    if (found)
+        *block_out = block;
+    return found;
+}
 
 /* ---- the heap -------------------------------------------------------------------------------------------------- */
 

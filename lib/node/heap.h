@@ -35,6 +35,15 @@ struct ri_heap_place {
  * first: where the last one was found. */
 bool ri_heap_find(const void *ptr, size_t bytes, uint32_t *hint, struct ri_heap_place *place_out);
 
+/* The whole allocation or registration that a buffer is inside of; false: there is none.  serial: no other one of this
+ * process ever has it. */
+struct ri_heap_block {
+    void *begin;
+    size_t bytes;
+    uint64_t serial;
+};
+bool ri_heap_block(const void *ptr, size_t bytes, struct ri_heap_block *block_out);
+
 /* Changes whenever something is allocated, freed, registered or deregistered: what was found stays true until then. */
 uint32_t ri_heap_version(void);
 

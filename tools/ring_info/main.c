@@ -51,6 +51,9 @@ static void print_transports(const struct ri_conf *conf)
     }
     if (!ri_transports[0])
         printf("  none in this build\n");
+    for (const struct ri_transport *const *t = ri_transports; *t; t++)
+        if ((*t)->explain)
+            (*t)->explain(conf, stdout);
 }
 
 static void print_algorithms(void)
