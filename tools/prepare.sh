@@ -42,6 +42,7 @@ want_build_tools()
     want pkg-config pkg-config --version
     want libsodium-dev pkg-config --exists 'libsodium >= 1.0.18'
     want libpmix-dev pkg-config --exists pmix
+    want libibverbs-dev pkg-config --exists libibverbs
 }
 
 # Only root may install; everything else runs as whoever called.

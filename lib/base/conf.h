@@ -47,7 +47,7 @@
     X(ifname, "RING_SOCKET_IFNAME", TEXT, "auto", "", "", 0,                                                           \
       "network interfaces: prefixes with commas, =exact names, ^ to exclude; auto: the route to the peers")            \
     X(port_range, "RING_PORT_RANGE", TEXT, "auto", "", "", 0, "ports to listen on, LOW-HIGH; auto: any free one")      \
-    X(family, "RING_SOCKET_FAMILY", CHOICE, "auto", "", "auto|ipv4|ipv6", 0, "address family to prefer")              \
+    X(family, "RING_SOCKET_FAMILY", CHOICE, "auto", "", "auto|ipv4|ipv6", 0, "address family to prefer")               \
     X(tcp_sockets, "RING_TCP_SOCKETS", COUNT, "1", "1", "16", 1, "sockets per neighbour and rail")                     \
     X(tcp_rails, "RING_TCP_RAILS", COUNT, "1", "1", "4", 1,                                                            \
       "network interfaces used side by side: the best so many that RING_SOCKET_IFNAME allows")                         \
@@ -55,6 +55,19 @@
       "congestion control, e.g. cubic or dctcp; auto: the system's")                                                   \
     X(tcp_zerocopy, "RING_TCP_ZEROCOPY", CHOICE, "auto", "", "auto|off", 0,                                            \
       "send large messages without a copy (MSG_ZEROCOPY): auto: where the kernel does not copy them after all")        \
+    X(ib_library, "RING_IB_LIBRARY", TEXT, "libibverbs.so.1", "", "", 0, "the verbs library, by name or path")         \
+    X(ib_hca, "RING_IB_HCA", TEXT, "auto", "", "", 0,                                                                  \
+      "RDMA devices: prefixes with commas, each with :port or not, = exact names, ^ to exclude; auto: all")            \
+    X(ib_gid_index, "RING_IB_GID_INDEX", TEXT, "auto", "", "", 0,                                                      \
+      "index of the GID to use, 0 to 255; auto: by the peer's address")                                                \
+    X(ib_tc, "RING_IB_TC", COUNT, "0", "0", "255", 0, "traffic class of RDMA packets: DSCP times 4 on RoCE")           \
+    X(ib_sl, "RING_IB_SL", COUNT, "0", "0", "15", 0, "service level of RDMA packets")                                  \
+    X(ib_timeout, "RING_IB_TIMEOUT", COUNT, "14", "1", "31", 0,                                                        \
+      "how long a queue pair waits for an answer before it sends again: 4.096 us times 2 to the power of this")        \
+    X(ib_retry_cnt, "RING_IB_RETRY_CNT", COUNT, "6", "0", "7", 0, "how often it sends again before the link fails")    \
+    X(ib_qps, "RING_IB_QPS_PER_CONNECTION", COUNT, "1", "1", "16", 1, "queue pairs per neighbour and device")          \
+    X(ib_split, "RING_IB_SPLIT", COUNT, "0", "0", "1", 1,                                                              \
+      "1: every segment is split among the queue pairs; 0: each carries whole segments in turns")                      \
     X(shm_buffer, "RING_SHM_BUFFER", BYTES, "512K", "4K", "64M", 1, "bytes of a shared memory link, each direction")   \
     X(loop_seed, "RING_LOOP_SEED", COUNT, "1", "0", "18446744073709551615", 0,                                         \
       "seed of the loop transport's delays and short transfers (tests)")

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link.h - what two ranks say to each other over queue pairs, and the state of one end.
+ *
+ * A short message (EAGER), of no more than a slot and a request hold, is written into the next of a few slots that the
+ * peer has set aside, with immediate data; the peer gives slots back in credits.  For a longer one the receiver grants
+ * memory, piece by piece: where it is to go itself, when that is registered, else a landing slot.  A grant is written
+ * into the sender's memory, with immediate data; the sender writes the piece there and ends with immediate data.  Both
+ * ends know the length of every message, and take them in order, so neither kind is announced.
+ *
+ *     immediate data    what has happened
+ *     EAGER, length     the next slot is full
+ *     DATA, grant       a part of what was granted has been written, the last if all lanes have said so
+ *     GRANT, grant      the next grant is there
+ *     CREDIT, count     so many slots have been emptied since the beginning
+ *
+ * Grant number g goes over lane g % lanes, or a part of it over each lane (RING_IB_SPLIT); all else goes over lane 0,
+ * so it comes in order.
+ *
+ * The socket brings the two together (greet.h); then it is there to end: a peer that goes says how much it has sent,
+ * so that what is on its way still arrives, and one that dies says nothing. */
+#ifndef RI_VERBS_LINK_H
+#define RI_VERBS_LINK_H
+
+#include "transports/verbs/gid.h"
+#include "transports/verbs/lane.h"
+
+enum {
+    VERBS_RAILS = 4,         /* devices of a link */
+    VERBS_LANES = 64,        /* queue pairs of it */
+    VERBS_EAGER = 8 << 10,   /* bytes             */
+    VERBS_EAGERS = 32,       /* slots of so many  */
+    VERBS_CHUNK = 256 << 10, /* bytes             */
+    VERBS_CHUNKS = 4,        /* slots of so many, each way */
+    VERBS_GRANTS = 16,       /* under way         */
+    VERBS_REQUEST = 4096,    /* bytes that one may carry, or a multiple of it */
+    VERBS_GREETING = 4096,   /* bytes of the longest message over the socket */
+};
+enum verbs_tell { VERBS_TELL_EAGER, VERBS_TELL_DATA, VERBS_TELL_GRANT, VERBS_TELL_CREDIT, VERBS_TELL_AT = 30 };
+
+struct verbs_grant {
+    uint64_t at, bytes;
+    uint32_t key[VERBS_RAILS]; /* of the receiver's, by rail */
+    uint32_t number, unused;
+};
+
+/* Registered with every rail of the link. */
+struct verbs_window {
+    struct verbs_grant granted[VERBS_GRANTS]; /* by the peer */
+    struct verbs_grant grant[VERBS_GRANTS];   /* to the peer, where it cannot be inline */
+    uint32_t words[VERBS_LANES][LANE_RECEIVES];
+    uint32_t words_out[VERBS_LANES][LANE_SENDS];
+    _Alignas(4096) unsigned char eager_in[VERBS_EAGERS][VERBS_EAGER];
+    unsigned char eager_out[VERBS_EAGERS][VERBS_EAGER];
+    unsigned char chunk_in[VERBS_CHUNKS][VERBS_CHUNK];
+    unsigned char chunk_out[VERBS_CHUNKS][VERBS_CHUNK];
+};
+
+/* What was granted to the peer. */
+struct verbs_landing {
+    unsigned char *at;
+    size_t bytes;
+    uint32_t parts; /* still to be told of */
+    bool slot;      /* one of chunk_in     */
+};
+
+struct verbs_greeting {
+    unsigned char out[VERBS_GREETING], in[VERBS_GREETING];
+    size_t out_len, out_at, in_len;
+};
+
+enum verbs_stage { VERBS_HELLO, VERBS_MEET, VERBS_READY, VERBS_UP };
+
+struct verbs_ctx;
+struct verbs_link {
+    struct ri_link base;
+    int fd;
+    bool has_fd, watched_out; /* watched_out: it is waited for no more */
+    enum verbs_stage stage;
+    struct verbs_greeting *greeting;
+    struct verbs_window *window;
+    struct ibv_mr *window_mr[VERBS_RAILS];
+    uint64_t peer_window;
+    uint32_t peer_key[VERBS_RAILS];
+    struct verbs_rail *rail[VERBS_RAILS];
+    struct verbs_route route[VERBS_RAILS];
+    size_t most[VERBS_RAILS];          /* bytes of a request      */
+    size_t eager_most;                 /* bytes of a message that fills a slot: a request of the first lane */
+    struct verbs_end end[VERBS_PORTS]; /* as the peer was told    */
+    unsigned ends;
+    struct verbs_lane *lane;
+    uint32_t rails, lanes;
+
+    struct ri_queue out, in;
+    struct ri_xfer *next_out;   /* not wholly posted           */
+    struct ri_xfer *next_grant; /* not wholly granted for      */
+    size_t granted_for;         /* bytes of it                 */
+    uint64_t eager_sent, eager_credit, eager_heard, eager_taken, eager_told;
+    uint64_t grants_heard, grants_used;
+    size_t grant_at; /* bytes of grants_used that are posted */
+    uint32_t grant_part;
+    uint64_t grants_given, landings_taken;
+    struct verbs_landing landing[VERBS_GRANTS];
+    uint32_t chunks_in_free, chunks_out_free; /* bits */
+
+    bool listed; /* among the context's links with something to do */
+    bool ended;  /* the socket has: what has been sent still comes, up to these, until then */
+    bool told_end;
+    uint64_t end_eager, end_data, data_sent, data_heard, end_deadline;
+    bool broken;
+    bool lost; /* a receive has failed, so what came for it is not the next one's */
+    struct verbs_link *next;
+};
+
+static inline struct verbs_ctx *verbs_ctx_of(const struct verbs_link *l) { return (struct verbs_ctx *)l->base.ctx; }
+
+/* Whole messages that could be moved now; > 0 when anything moved. */
+unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done);
+/* Immediate data of the peer's; false: it makes no sense. */
+bool verbs_link_told(struct verbs_link *l, uint32_t word);
+/* Of a lane: all places up to `to` are complete. */
+void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
+void verbs_link_break(struct verbs_link *l, const char *why);
+bool verbs_link_idle(const struct verbs_link *l);
+
+/* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */
+
+ring_status_t verbs_greet_begin(struct verbs_link *l);
+void verbs_greet_fini(struct verbs_link *l);
+/* > 0 when something moved; a failure breaks the link. */
+unsigned verbs_greet(struct verbs_link *l);
+/* The socket of a link that is up has something to say: that it ends. */
+void verbs_greet_end(struct verbs_link *l);
+/* To the peer: how much this end has sent. */
+void verbs_greet_goodbye(struct verbs_link *l);
+
+#endif

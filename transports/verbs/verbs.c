@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbs - links over reliable queue pairs of RoCE and InfiniBand devices: the transport's table, and its contexts.
+ *
+ * A context opens the devices that RING_IB_HCA allows, with a protection domain and one completion queue for each, from
+ * which completions are taken in batches.  A completion says by a number whose it is; what belongs to a queue pair that
+ * is gone is passed over.  Before a sleep the queues are asked for an event, and looked at once more; the descriptor
+ * that a sleeper polls has their channels, the devices' asynchronous events and the links' sockets.
+ *
+ * Memory: a window for each link (link.h), registered with the devices that it uses.  Threads: calls for one context
+ * never run at the same time, and contexts share nothing but the library (api.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+#include "transports/verbs/ctx.h"
+#include "transports/verbs/ports.h"
+
+enum {
+    BATCH = 32,            /* completions taken at a time                                        */
+    EVENTS = 32,           /* of the descriptor that sleepers poll, looked at in one go          */
+    BUSY_ROUNDS = 1 << 12, /* of progress() between looks at sockets; who sleeps looks before    */
+    ENTRIES_LEAST = 64,    /* of the table of lanes                                              */
+    LINK_EVENT = 1,
+    CHANNEL_EVENT,
+    DEVICE_EVENT,
+    EVENT_BITS = 2,
+};
+
+/* ---- who completions belong to --------------------------------------------------------------------------------- */
+
+static ring_status_t grow(struct verbs_ctx *c)
+{
+    const uint32_t count = c->entry_count ? 2 * c->entry_count : ENTRIES_LEAST;
+    struct verbs_entry *entries = count <= UINT16_MAX + 1u ? ri_new(count, sizeof *entries) : NULL;
+    if (!entries)
+        return ri_fail(RING_ERR_NOMEM, "no memory for a table of %u queue pairs", count);
+    if (c->entry_count)
+        memcpy(entries, c->entries, c->entry_count * sizeof *entries);
+    ri_free(c->entries);
+    c->entries = entries;
+    c->entry_count = count;
+    return RING_OK;
+}
+
+/* As many completions as requests: a queue that overflows is lost. */
+static ring_status_t make_room(struct verbs_rail *rail)
+{
+    const int need = rail->cq_taken + LANE_SENDS + LANE_RECEIVES;
+    const int room = need > 2 * rail->cq_room ? need : 2 * rail->cq_room;
+    if (need > rail->cq_room) {
+        const int error = rail->api->resize_cq(rail->cq, room);
+        errno = error;
+        if (error)
+            return ri_fail_errno("a completion queue of %d entries on %s", room, rail->name);
+        rail->cq_room = room;
+    }
+    rail->cq_taken = need;
+    return RING_OK;
+}
+
+ring_status_t verbs_ctx_enter(struct verbs_ctx *c, struct verbs_lane *lane)
+{
+    uint32_t i = 0;
+    while (i < c->entry_count && c->entries[i].lane)
+        i++;
+    ring_status_t status = i == c->entry_count ? grow(c) : RING_OK;
+    if (!status)
+        status = make_room(lane->rail);
+    if (status)
+        return status;
+    c->entries[i].lane = lane;
+    lane->id = ++c->entries[i].generation << 16 | i;
+    return RING_OK;
+}
+
+void verbs_ctx_leave(struct verbs_ctx *c, struct verbs_lane *lane)
+{
+    const uint32_t i = lane->id & UINT16_MAX;
+    if (i >= c->entry_count || c->entries[i].lane != lane)
+        return;
+    c->entries[i].lane = NULL;
+    lane->rail->cq_taken -= LANE_SENDS + LANE_RECEIVES;
+}
+
+static struct verbs_lane *lane_of(const struct verbs_ctx *c, uint64_t wr_id)
+{
+    const uint32_t id = (uint32_t)(wr_id >> 32), i = id & UINT16_MAX;
+    struct verbs_lane *lane = i < c->entry_count ? c->entries[i].lane : NULL;
+    return lane && lane->id == id ? lane : NULL;
+}
+
+/* ---- completions ----------------------------------------------------------------------------------------------- */
+
+static void failed(struct verbs_lane *lane, const struct ibv_wc *wc)
+{
+    char why[160];
+    const struct verbs_link *l = lane->link;
+    if (l->broken)
+        return;
+    snprintf(why, sizeof why, "%s: %s", lane->rail->name, lane->rail->api->wc_status_str(wc->status));
+    if (wc->status != IBV_WC_WR_FLUSH_ERR)
+        ri_log(RI_LOG_WARN, "the queue pair from %s to %s failed on %s (status %d, vendor %#x)", l->base.self.name,
+               l->base.peer.name, why, (int)wc->status, wc->vendor_err);
+    verbs_link_break(lane->link, why);
+}
+
+static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
+{
+    const uint32_t at = (uint32_t)wc->wr_id & 0x7fffffff;
+    const uint32_t word = wc->wc_flags & IBV_WC_WITH_IMM ? wc->imm_data : lane->words[at % LANE_RECEIVES];
+    if (lane->link->broken)
+        return;
+    if (!verbs_lane_receive(lane, at % LANE_RECEIVES))
+        verbs_link_break(lane->link, "a receive request was refused");
+    else if (!verbs_link_told(lane->link, ntohl(word)))
+        verbs_link_break(lane->link, "the peer says what cannot be");
+    verbs_ctx_list(lane->link);
+}
+
+/* The low bits of a place, and the place that was posted last. */
+static uint64_t place_of(const struct verbs_lane *lane, uint64_t wr_id)
+{
+    return lane->posted - (((uint32_t)lane->posted - (uint32_t)wr_id) & 0x7fffffff);
+}
+
+static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
+{
+    struct verbs_lane *lane = lane_of(c, wc->wr_id);
+    if (!lane)
+        return;
+    if (wc->status != IBV_WC_SUCCESS)
+        failed(lane, wc);
+    else if (wc->wr_id >> 31 & 1)
+        received(lane, wc);
+    else
+        verbs_link_sent(lane, place_of(lane, wc->wr_id) + 1);
+}
+
+static unsigned poll_rail(struct verbs_ctx *c, struct verbs_rail *rail)
+{
+    struct ibv_wc wc[BATCH];
+    unsigned all = 0;
+    int n;
+    do {
+        n = ibv_poll_cq(rail->cq, BATCH, wc);
+        for (int i = 0; i < n; i++)
+            complete(c, &wc[i]);
+        all += n > 0 ? (unsigned)n : 0;
+    } while (n == BATCH);
+    if (n < 0)
+        verbs_ports_break(c, rail, "its completion queue cannot be read");
+    return all;
+}
+
+static unsigned poll_all(struct verbs_ctx *c)
+{
+    unsigned moved = 0;
+    for (uint32_t r = 0; r < c->rails; r++)
+        moved += poll_rail(c, &c->rail[r]);
+    return moved;
+}
+
+/* ---- memory of the caller's ------------------------------------------------------------------------------------ */
+
+bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out)
+{
+    struct verbs_ctx *c = verbs_ctx_of(l);
+    const struct ibv_mr *mr = verbs_mr_find(&c->memory, c->base.memory, rail, at, bytes);
+    if (mr)
+        *key_out = mr->lkey;
+    return mr;
+}
+
+bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS])
+{
+    struct verbs_ctx *c = verbs_ctx_of(l);
+    for (uint32_t r = 0; r < l->rails; r++) {
+        const struct ibv_mr *mr = verbs_mr_find(&c->memory, c->base.memory, l->rail[r], at, bytes);
+        if (!mr)
+            return false;
+        key_out[r] = mr->rkey;
+    }
+    return true;
+}
+
+/* ---- contexts -------------------------------------------------------------------------------------------------- */
+
+static uint64_t event_of(const void *what, int kind)
+{
+    return (uint64_t)(uintptr_t)what << EVENT_BITS | (uint64_t)kind;
+}
+
+static bool watch(const struct verbs_ctx *c, int fd, const void *what, int kind)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = event_of(what, kind)};
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) && !epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+static ring_status_t open_ctx(struct ri_tctx *t)
+{
+    struct verbs_ctx *c = (struct verbs_ctx *)t;
+    c->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (c->epoll < 0)
+        return ri_fail_errno("epoll_create1 for the verbs transport");
+    c->open = true;
+    ring_status_t status = verbs_ports_open(c);
+    for (uint32_t r = 0; r < c->rails && !status; r++) {
+        const bool first = !r || c->rail[r].context != c->rail[r - 1].context;
+        if (!watch(c, c->rail[r].channel->fd, &c->rail[r], CHANNEL_EVENT) ||
+            (first && !watch(c, c->rail[r].context->async_fd, &c->rail[r], DEVICE_EVENT)))
+            status = ri_fail_errno("the events of %s", c->rail[r].name);
+    }
+    return status;
+}
+
+static void close_ctx(struct ri_tctx *t)
+{
+    struct verbs_ctx *c = (struct verbs_ctx *)t;
+    if (!c->open)
+        return;
+    if (c->rails)
+        verbs_mr_clear(&c->memory, c->rail);
+    verbs_ports_close(c);
+    close(c->epoll);
+    ri_free(c->entries);
+    c->entries = NULL;
+    c->open = false;
+}
+
+/* ---- links ----------------------------------------------------------------------------------------------------- */
+
+void verbs_ctx_list(struct verbs_link *l)
+{
+    struct verbs_ctx *c = verbs_ctx_of(l);
+    if (l->listed)
+        return;
+    l->listed = true;
+    l->next = c->active;
+    c->active = l;
+}
+
+static void unlist(struct verbs_link *l)
+{
+    struct verbs_link **at = &verbs_ctx_of(l)->active;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    l->listed = false;
+}
+
+static ring_status_t connect_link(struct ri_link *base, const int *fds, uint32_t count)
+{
+    struct verbs_link *l = (struct verbs_link *)base;
+    for (uint32_t i = 1; i < count; i++)
+        close(fds[i]);
+    l->fd = count ? fds[0] : -1;
+    l->has_fd = count;
+    if (count != 1)
+        return ri_fail(RING_ERR_INVALID, "a verbs link takes 1 socket, not %u", count);
+    if (!watch(verbs_ctx_of(l), l->fd, l, LINK_EVENT))
+        return ri_fail_errno("the socket of a verbs link to %s", base->peer.name);
+    const ring_status_t status = verbs_greet_begin(l);
+    if (!status)
+        verbs_ctx_list(l);
+    return status;
+}
+
+/* Queue pairs go first: nothing is written to the window, or read from it, after that. */
+static void disconnect(struct ri_link *base)
+{
+    struct verbs_link *l = (struct verbs_link *)base;
+    if (l->listed)
+        unlist(l);
+    if (l->has_fd && l->greeting)
+        verbs_greet_goodbye(l);
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        verbs_ctx_leave(verbs_ctx_of(l), &l->lane[i]);
+        verbs_lane_fini(&l->lane[i]);
+    }
+    for (uint32_t r = 0; r < l->rails; r++)
+        if (l->window_mr[r])
+            (void)l->rail[r]->api->dereg_mr(l->window_mr[r]);
+    if (l->has_fd) {
+        epoll_ctl(verbs_ctx_of(l)->epoll, EPOLL_CTL_DEL, l->fd, NULL);
+        shutdown(l->fd, SHUT_RDWR);
+        close(l->fd);
+    }
+    verbs_greet_fini(l);
+    ri_free(l->window);
+    ri_free(l->lane);
+    *l = (struct verbs_link){.base = l->base};
+}
+
+static void post(struct verbs_link *l, struct ri_queue *q, struct ri_xfer **next, struct ri_xfer *x)
+{
+    x->moved = 0;
+    x->held = 0;
+    ri_queue_put(q, x);
+    if (!*next)
+        *next = x;
+    verbs_ctx_of(l)->posted = true;
+    verbs_ctx_list(l);
+}
+
+static void post_send(struct ri_link *base, struct ri_xfer *x)
+{
+    struct verbs_link *l = (struct verbs_link *)base;
+    post(l, &l->out, &l->next_out, x);
+}
+
+static void post_recv(struct ri_link *base, struct ri_xfer *x)
+{
+    struct verbs_link *l = (struct verbs_link *)base;
+    if (!l->next_grant)
+        l->granted_for = 0;
+    post(l, &l->in, &l->next_grant, x);
+}
+
+/* ---- looking --------------------------------------------------------------------------------------------------- */
+
+/* Take in what sockets, channels and devices have to say. */
+static unsigned look(struct verbs_ctx *c)
+{
+    struct epoll_event e[EVENTS];
+    const int n = epoll_wait(c->epoll, e, EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        void *what = (void *)(uintptr_t)(e[i].data.u64 >> EVENT_BITS);
+        const int kind = (int)(e[i].data.u64 & ((1 << EVENT_BITS) - 1));
+        if (kind == LINK_EVENT)
+            verbs_ctx_list(what);
+        if (kind == LINK_EVENT && ((struct verbs_link *)what)->stage == VERBS_UP)
+            verbs_greet_end(what);
+        if (kind == CHANNEL_EVENT)
+            verbs_ports_event(what);
+        if (kind == DEVICE_EVENT)
+            verbs_ports_trouble(c, what);
+    }
+    return n > 0;
+}
+
+/* A link whose end has been heard is not waited for any more. */
+static void settle(struct verbs_link *l)
+{
+    if ((l->broken || l->ended) && l->watched_out == false) {
+        epoll_ctl(verbs_ctx_of(l)->epoll, EPOLL_CTL_DEL, l->fd, NULL);
+        l->watched_out = true;
+    }
+}
+
+static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
+{
+    struct verbs_ctx *c = (struct verbs_ctx *)t;
+    unsigned moved = poll_all(c);
+    c->posted = false;
+    if (!(++c->rounds % BUSY_ROUNDS))
+        moved += look(c);
+    for (struct verbs_link *l = c->active, *next; l; l = next) {
+        next = l->next;
+        if (l->stage != VERBS_UP && !l->broken)
+            moved += verbs_greet(l);
+        moved += verbs_link_move(l, done);
+        settle(l);
+        if (!l->in.head && !l->out.head && (l->stage == VERBS_UP || l->broken))
+            unlist(l);
+    }
+    return moved;
+}
+
+/* ---- sleeping -------------------------------------------------------------------------------------------------- */
+
+static bool arm(struct ri_tctx *t)
+{
+    struct verbs_ctx *c = (struct verbs_ctx *)t;
+    if (c->posted)
+        return false;
+    for (uint32_t r = 0; r < c->rails; r++)
+        if (ibv_req_notify_cq(c->rail[r].cq, 0))
+            return false;
+    if (poll_all(c))
+        return false;
+    for (struct verbs_link *l = c->active; l; l = l->next)
+        if (l->broken || l->ended || (l->greeting && l->greeting->out_len && l->stage != VERBS_UP))
+            return false;
+    return true;
+}
+
+static int wait_fd(struct ri_tctx *t) { return ((struct verbs_ctx *)t)->epoll; }
+
+static void disarm(struct ri_tctx *t) { (void)look((struct verbs_ctx *)t); }
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+static uint32_t sockets(const struct ri_conf *conf)
+{
+    (void)conf;
+    return 1;
+}
+
+static bool cost(const struct ri_conf *conf, const struct ri_end *self, const struct ri_end *peer, uint32_t *latency_ns,
+                 uint32_t *byte_ps)
+{
+    (void)conf;
+    (void)self;
+    (void)peer;
+    *latency_ns = 3000;
+    *byte_ps = 85;
+    return true;
+}
+
+const struct ri_transport ri_transport_verbs = {
+    .abi = RI_TRANSPORT_ABI,
+    .name = "verbs",
+    .help = "queue pairs of RoCE and InfiniBand devices, between hosts",
+    .ctx_size = sizeof(struct verbs_ctx),
+    .link_size = sizeof(struct verbs_link),
+    .rendezvous = RI_RENDEZVOUS_TCP,
+    .usable = verbs_ports_usable,
+    .explain = verbs_ports_explain,
+    .sockets = sockets,
+    .cost = cost,
+    .open = open_ctx,
+    .close = close_ctx,
+    .connect = connect_link,
+    .disconnect = disconnect,
+    .send = post_send,
+    .recv = post_recv,
+    .progress = progress,
+    .arm = arm,
+    .wait_fd = wait_fd,
+    .disarm = disarm,
+};
