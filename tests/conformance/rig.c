@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,6 +15,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/mem.h"
+#ifdef VERBS_LIBRARY
+#include "tests/verbs/provider.h"
+#endif
 
 enum { GUARD_BYTE = 0xa5, RUN_SECONDS = 20 };
 
@@ -36,6 +40,41 @@ static void set(struct ri_conf *conf, const char *settings)
     }
 }
 
+/* Of verbs: a library without hardware, which keeps what was asked of it that no device need forgive. */
+#ifdef VERBS_LIBRARY
+static const struct provider_control *provider(void)
+{
+    static const struct provider_control *found;
+    if (!found) {
+        void *library = dlopen(VERBS_LIBRARY, RTLD_NOW | RTLD_NODELETE);
+        cr_assert_not_null(library, "%s", dlerror());
+        found = dlsym(library, "provider_control");
+    }
+    return found;
+}
+static void use_provider(const struct ri_transport *t, struct ri_conf *conf)
+{
+    if (strcmp(t->name, "verbs"))
+        return;
+    (void)provider();
+    snprintf(conf->ib_library, sizeof conf->ib_library, "%s", VERBS_LIBRARY);
+}
+static void ask_provider(const struct ri_transport *t)
+{
+    char text[512] = "";
+    struct provider_counters n;
+    if (!t || strcmp(t->name, "verbs"))
+        return;
+    provider()->counters(&n);
+    cr_assert_eq(provider()->violations(text, sizeof text), 0, "%s", text);
+    cr_assert_eq(n.rnr, 0, "%llu messages found no receive request", (unsigned long long)n.rnr);
+    cr_assert_eq(n.qps + n.mrs + n.cqs + n.pds + n.channels + n.contexts, 0, "not all is given back");
+}
+#else
+static void use_provider(const struct ri_transport *t, struct ri_conf *conf) { (void)t, (void)conf; }
+static void ask_provider(const struct ri_transport *t) { (void)t; }
+#endif
+
 void rig_open_ends(struct rig *rig, const struct ri_transport *t, const char *settings)
 {
     *rig = (struct rig){0};
@@ -43,6 +82,7 @@ void rig_open_ends(struct rig *rig, const struct ri_transport *t, const char *se
         struct rig_end *e = &rig->end[i];
         e->t = t;
         ri_conf_defaults(&e->conf);
+        use_provider(t, &e->conf);
         set(&e->conf, settings);
         e->ctx = ri_new(1, t->ctx_size);
         e->ctx->transport = t;
@@ -119,6 +159,7 @@ void rig_disconnect(struct rig *rig, int end, uint32_t link)
 
 void rig_close(struct rig *rig)
 {
+    const struct ri_transport *t = rig->end[0].t;
     for (int i = 0; i < 2; i++) {
         struct rig_end *e = &rig->end[i];
         for (uint32_t k = 0; k < e->links; k++)
@@ -133,6 +174,7 @@ void rig_close(struct rig *rig)
         }
         *e = (struct rig_end){0};
     }
+    ask_provider(t);
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */

@@ -97,6 +97,7 @@ unsigned rig_descriptors(void);
     RIG_TEST(loop, name)                                    \
     RIG_TEST(shm, name)                                     \
     RIG_TEST(tcp, name)                                     \
+    RIG_TEST(verbs, name)                                   \
     static void check_##name(const struct ri_transport *t)
 
 #endif

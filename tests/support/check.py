@@ -23,8 +23,8 @@ import time
 # name, folder, options, environment, suites (None: all; empty: build only), timed (whether tests look at the clock)
 HERE = os.path.dirname(os.path.realpath(__file__))
 Build = collections.namedtuple("Build", "name folder options env suites timed")
-IN_PROCESS = ("unit", "sim", "conformance", "sanitize")
-WITH_THREADS = ("unit", "conformance", "sanitize")  # a simulation has one thread
+IN_PROCESS = ("unit", "sim", "conformance", "verbs", "sanitize")
+WITH_THREADS = ("unit", "conformance", "verbs", "sanitize")  # a simulation has one thread
 BUILDS = [
     Build("normal", "build", [], {}, None, True),
     Build("address", "build-address", ["-Db_sanitize=address,undefined", "-Db_lundef=false"], {}, IN_PROCESS,

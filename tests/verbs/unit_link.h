@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit_link.h - what the tests of links share: two ends (tests/conformance) over devices that obey (provider.h). */
+#ifndef TESTS_VERBS_UNIT_LINK_H
+#define TESTS_VERBS_UNIT_LINK_H
+
+#include "tests/conformance/rig.h"
+#include "tests/verbs/provider.h"
+
+typedef void shape_fn(struct provider_world *w);
+
+/* The default world of this seed, changed; NULL: as it is. */
+void link_world(uint64_t seed, shape_fn *change);
+void link_change(shape_fn *change);
+struct provider_counters link_counted(void);
+const struct ri_transport *link_transport(void);
+
+/* One message each way, so the link is up. */
+void link_meet(struct rig *rig);
+/* `n` messages each way of up to `most` bytes. */
+void link_post(struct rig *rig, uint64_t *random, uint32_t n, size_t most);
+/* Steps until all jobs are back; false: not within so many milliseconds. */
+bool link_run(struct rig *rig, unsigned ms);
+/* Every job is back, and lost or whole; how many are lost. */
+unsigned link_judge(struct rig *rig);
+
+#endif
