@@ -161,7 +161,7 @@ static const struct kind {
     {"calm", be_calm, ""},
 };
 
-enum { MESSAGES = RIG_SLOW ? 20 : 50 };
+enum { MESSAGES = LINK_SLOW ? 20 : 50 };
 
 struct plan {
     size_t len[2][MESSAGES];
@@ -216,7 +216,7 @@ Test(verbs, random_traffic_over_devices_of_all_kinds, .timeout = 200)
     const char *given = getenv("SEED");
     const uint64_t first = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 1000;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (uint64_t seed = first; seed < first + (given || RIG_SLOW ? 1 : 4); seed++)
+        for (uint64_t seed = first; seed < first + (given || LINK_SLOW ? 1 : 2); seed++)
             random_traffic(&kinds[k], seed);
 }
 

@@ -6,6 +6,13 @@
 #include "tests/conformance/rig.h"
 #include "tests/verbs/provider.h"
 
+/* Fewer rounds where a sanitizer looks at each step; it sees in one what it would see in all. */
+#ifdef __SANITIZE_ADDRESS__
+#define LINK_SLOW 1
+#else
+#define LINK_SLOW RIG_SLOW
+#endif
+
 typedef void shape_fn(struct provider_world *w);
 
 /* The default world of this seed, changed; NULL: as it is. */

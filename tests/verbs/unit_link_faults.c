@@ -55,7 +55,7 @@ Test(verbs, a_failed_completion_ends_the_link, .timeout = 100)
         IBV_WC_REM_ABORT_ERR,  IBV_WC_FATAL_ERR,     IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_GENERAL_ERR};
     uint64_t random = 1;
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
-        for (uint64_t nth = 1; nth < 40; nth += 1 + nth / (RIG_SLOW ? 1 : 3)) {
+        for (uint64_t nth = 1; nth < 40; nth += 1 + nth / (LINK_SLOW ? 1 : 3)) {
             struct rig rig;
             link_world(nth, NULL);
             rig_open(&rig, link_transport(), 1, nth % 2 ? "" : "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1");
@@ -166,7 +166,7 @@ Test(verbs, any_call_may_fail, .timeout = 200)
 {
     static const unsigned nths[] = {1, 2, 3, 4, 7, 11, 30};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        for (size_t n = 0; n < (RIG_SLOW ? 2 : sizeof nths / sizeof *nths); n++)
+        for (size_t n = 0; n < (LINK_SLOW ? 2 : sizeof nths / sizeof *nths); n++)
             for (unsigned times = 0; times < 2; times++)
                 for (enum phase when = FROM_OPEN; when < PHASES; when++)
                     one_failing_call(&calls[i], nths[n], times, when);
@@ -246,7 +246,7 @@ Test(verbs, what_is_no_greeting_ends_the_link, .timeout = 100)
     const char *given = getenv("SEED");
     uint64_t random = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 1000;
     fprintf(stderr, "SEED=%llu\n", (unsigned long long)random);
-    for (int round = 0; round < (RIG_SLOW ? 60 : 300); round++) {
+    for (int round = 0; round < (LINK_SLOW ? 60 : 300); round++) {
         struct rig rig;
         unsigned char bytes[2000];
         const size_t n = rig_random(&random) % (sizeof bytes + 1);
@@ -341,7 +341,7 @@ Test(verbs, a_spoilt_greeting_ends_the_link_or_not, .timeout = 200)
     fprintf(stderr, "SEED=%llu\n", (unsigned long long)random);
     const size_t whole = spoilt_greeting(SIZE_MAX, SIZE_MAX, 0);
     cr_assert_geq(whole, 100);
-    for (size_t at = 0; at < whole; at += 1 + rig_random(&random) % (RIG_SLOW ? 40 : 6)) {
+    for (size_t at = 0; at < whole; at += 1 + rig_random(&random) % (LINK_SLOW ? 40 : 6)) {
         spoilt_greeting(at, SIZE_MAX, (unsigned)(rig_random(&random) % 8));
         spoilt_greeting(SIZE_MAX, at, 0);
     }

@@ -34,10 +34,9 @@ struct verbs_rail {
     char name[80]; /* "mlx5_0 port 1" */
     uint32_t index;
     uint8_t port;
-    bool ethernet, immediate; /* immediate: can write with immediate data */
+    bool immediate; /* immediate: can write with immediate data */
     uint16_t lid;
     enum ibv_mtu mtu;
-    size_t most;           /* bytes of a message     */
     size_t fence_from;     /* bytes from which what is written is followed by an empty write with the immediate data */
     int cq_room, cq_taken; /* completions            */
     unsigned cq_events;    /* not acknowledged yet   */

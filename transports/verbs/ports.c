@@ -97,9 +97,7 @@ static ring_status_t open_rail(struct verbs_ctx *c, struct verbs_rail *rail, con
                                 .context = device->context,
                                 .index = c->rails,
                                 .port = port->number,
-                                .ethernet = !port->end.infiniband,
                                 .immediate = device->immediate,
-                                .most = port->end.max_message / 4096 * 4096,
                                 .fence_from = port->end.infiniband ? VERBS_EAGER : SIZE_MAX,
                                 .cq_room = wanted < most ? wanted : most};
     snprintf(rail->name, sizeof rail->name, "%s port %u", device->name, port->number);
@@ -163,26 +161,21 @@ void verbs_ports_event(struct verbs_rail *rail)
     rail->cq_events = 0;
 }
 
-void verbs_ports_break(struct verbs_ctx *c, const struct verbs_rail *rail, const char *why)
+/* The links with a queue pair on this rail, or with this one. */
+static void break_links(struct verbs_ctx *c, const struct verbs_rail *rail, const struct ibv_qp *qp, const char *why)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         struct verbs_lane *lane = c->entries[i].lane;
-        if (!lane || lane->rail != rail || lane->link->broken)
-            continue;
-        ri_log(RI_LOG_WARN, "%s: %s: the link to %s is lost", rail->name, why, lane->link->base.peer.name);
-        verbs_link_break(lane->link, why);
-    }
-}
-
-static void break_lane(struct verbs_ctx *c, const struct ibv_qp *qp, const char *why)
-{
-    for (uint32_t i = 0; i < c->entry_count; i++) {
-        struct verbs_lane *lane = c->entries[i].lane;
-        if (!lane || lane->qp != qp || lane->link->broken)
+        if (!lane || lane->link->broken || !(rail ? lane->rail == rail : lane->qp == qp))
             continue;
         ri_log(RI_LOG_WARN, "%s: %s: the link to %s is lost", lane->rail->name, why, lane->link->base.peer.name);
         verbs_link_break(lane->link, why);
     }
+}
+
+void verbs_ports_break(struct verbs_ctx *c, const struct verbs_rail *rail, const char *why)
+{
+    break_links(c, rail, NULL, why);
 }
 
 static void hear(struct verbs_ctx *c, const struct ibv_context *context, const struct ibv_async_event *event)
@@ -198,7 +191,7 @@ static void hear(struct verbs_ctx *c, const struct ibv_context *context, const s
     }
     if (event->event_type == IBV_EVENT_QP_FATAL || event->event_type == IBV_EVENT_QP_REQ_ERR ||
         event->event_type == IBV_EVENT_QP_ACCESS_ERR)
-        break_lane(c, event->element.qp, text);
+        break_links(c, NULL, event->element.qp, text);
 }
 
 void verbs_ports_trouble(struct verbs_ctx *c, struct verbs_rail *rail)
