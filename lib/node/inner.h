@@ -280,6 +280,17 @@ static inline void ask_for_next_line(const struct ri_node *node, uint32_t seq)
     ask_for(&control_of(node, node->me)->line[(seq + LINES_AHEAD) % LINES]);
 }
 
+/* The block for this rank in a line with blocks of unequal length; NULL: it is not announced so, or not in time. */
+static inline const unsigned char *uneven_block(const struct ri_node *node, uint32_t peer, uint32_t sig, size_t bytes,
+                                                uint32_t looks)
+{
+    struct line *line = line_at(node, peer);
+    if (!comes(&line->seq, node->seq, looks) || atomic_load_explicit(&line->sig, memory_order_relaxed) != sig)
+        return NULL;
+    const struct few block = block_in_line(atomic_load_explicit(&line->count, memory_order_relaxed), node->me);
+    return block.bytes == bytes ? line->payload + block.at : NULL;
+}
+
 /* The last step. */
 static inline void show_line(struct ri_node *node, uint32_t seq)
 {

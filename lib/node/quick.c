@@ -94,16 +94,12 @@ static inline void collect(const struct ri_node *node, const struct plan *p, con
     }
 }
 
-/* Behind the blocks of others, when root's arrays say how long they are. */
+/* When root's arrays say how long each block is; its line has been waited for. */
 static inline const unsigned char *uneven_from_root(const struct ri_node *node, const struct plan *p)
 {
-    struct line *line = line_at(node, p->root);
-    const uint32_t sig = p->sig | (uint32_t)KIND_HEADS << KIND_AT;
-    if (p->coll != RING_SCATTER || node->size > FEW || !comes(&line->seq, node->seq, 0) ||
-        atomic_load_explicit(&line->sig, memory_order_relaxed) != sig)
-        return NULL;
-    const struct few block = block_in_line(atomic_load_explicit(&line->count, memory_order_relaxed), node->me);
-    return block.bytes == p->bytes ? line->payload + block.at : NULL;
+    return p->coll == RING_SCATTER && node->size <= FEW
+               ? uneven_block(node, p->root, p->sig | (uint32_t)KIND_HEADS << KIND_AT, p->bytes, 0)
+               : NULL;
 }
 
 /* On root from its src. */

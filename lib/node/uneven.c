@@ -61,16 +61,6 @@ static enum quick_end scatter(struct ri_node *node, const struct ri_call *call, 
     return QUICK_DONE;
 }
 
-/* What a peer gives this rank, `count` elements; NULL: it is not that, or not in time. */
-static const unsigned char *block_from(struct ri_node *node, uint32_t peer, uint32_t sig, size_t bytes, uint32_t looks)
-{
-    struct line *line = line_at(node, peer);
-    if (!comes(&line->seq, node->seq, looks) || atomic_load_explicit(&line->sig, memory_order_relaxed) != sig)
-        return NULL;
-    const struct few block = block_in_line(atomic_load_explicit(&line->count, memory_order_relaxed), node->me);
-    return block.bytes == bytes ? line->payload + block.at : NULL;
-}
-
 static void sum_up(struct ri_node *node, const struct ri_call *call)
 {
     node->results[0] = call->dst;
@@ -92,7 +82,7 @@ static enum quick_end exchange(struct ri_node *node, const struct ri_call *call,
     for (uint32_t cursor = 0; cursor < node->size; cursor++) {
         const uint32_t r = peer_at(node, cursor);
         const size_t bytes = (sums ? call->scounts[node->me] : call->rcounts[r]) * esize;
-        const unsigned char *from = r == node->me ? own : block_from(node, r, sig, bytes, looks);
+        const unsigned char *from = r == node->me ? own : uneven_block(node, r, sig, bytes, looks);
         if (!from)
             return QUICK_ANNOUNCED;
         unsigned char *to = sums ? NULL : (unsigned char *)call->dst + call->rdispls[r] * esize;

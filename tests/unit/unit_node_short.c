@@ -159,26 +159,18 @@ static void live_exchanging(struct job *job, uint32_t rank)
     ri_node_close(node);
 }
 
-Test(node_short, an_exchange_of_short_blocks_and_a_long_one, .timeout = 60)
+static void run_three(void (*life)(struct job *job, uint32_t rank))
 {
     for (int threads = 0; threads < 2; threads++) {
         struct job job;
         job_begin(&job, 3);
         job.tasks = 700 / SLOWER;
         job.timeout = 20 * RI_SECOND;
-        (threads ? run_threads : run_processes)(&job, live_exchanging);
+        (threads ? run_threads : run_processes)(&job, life);
         job_end(&job);
     }
 }
 
-Test(node_short, short_blocks_beside_long_ones, .timeout = 60)
-{
-    for (int threads = 0; threads < 2; threads++) {
-        struct job job;
-        job_begin(&job, 3);
-        job.tasks = 700 / SLOWER;
-        job.timeout = 20 * RI_SECOND;
-        (threads ? run_threads : run_processes)(&job, live_mixed);
-        job_end(&job);
-    }
-}
+Test(node_short, an_exchange_of_short_blocks_and_a_long_one, .timeout = 60) { run_three(live_exchanging); }
+
+Test(node_short, short_blocks_beside_long_ones, .timeout = 60) { run_three(live_mixed); }
