@@ -248,7 +248,6 @@ unsigned verbs_greet(struct verbs_link *l)
     return moved;
 }
 
-/* What is left of the greeting is said first: the peer may wait for it. */
 void verbs_greet_end(struct verbs_link *l)
 {
     struct ri_unpacker u;

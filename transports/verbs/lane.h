@@ -101,7 +101,6 @@ static inline uint32_t verbs_lane_room(const struct verbs_lane *lane)
 bool verbs_lane_write(struct verbs_lane *lane, const struct verbs_write *w);
 
 /* wr_id of requests: whose, and which. */
-enum { VERBS_RECEIVED = 1 };
 static inline uint64_t verbs_wr_id(const struct verbs_lane *lane, bool receive, uint32_t at)
 {
     return (uint64_t)lane->id << 32 | (uint64_t)receive << 31 | (at & 0x7fffffff);

@@ -376,5 +376,3 @@ unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done)
     }
     return moved;
 }
-
-bool verbs_link_idle(const struct verbs_link *l) { return !l->in.head && !l->out.head && l->stage == VERBS_UP; }

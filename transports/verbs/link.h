@@ -25,15 +25,15 @@
 #include "transports/verbs/lane.h"
 
 enum {
-    VERBS_RAILS = 4,         /* devices of a link */
-    VERBS_LANES = 64,        /* queue pairs of it */
-    VERBS_EAGER = 8 << 10,   /* bytes             */
-    VERBS_EAGERS = 32,       /* slots of so many  */
-    VERBS_CHUNK = 256 << 10, /* bytes             */
-    VERBS_CHUNKS = 4,        /* slots of so many, each way */
-    VERBS_GRANTS = 16,       /* under way         */
-    VERBS_REQUEST = 4096,    /* bytes that one may carry, or a multiple of it */
-    VERBS_GREETING = 4096,   /* bytes of the longest message over the socket */
+    VERBS_RAILS = VERBS_RAILS_MOST, /* ports of a link */
+    VERBS_LANES = 64,               /* queue pairs of it */
+    VERBS_EAGER = 8 << 10,          /* bytes             */
+    VERBS_EAGERS = 32,              /* slots of so many  */
+    VERBS_CHUNK = 256 << 10,        /* bytes             */
+    VERBS_CHUNKS = 4,               /* slots of so many, each way */
+    VERBS_GRANTS = 16,              /* under way         */
+    VERBS_REQUEST = 4096,           /* bytes that one may carry, or a multiple of it */
+    VERBS_GREETING = 4096,          /* bytes of the longest message over the socket */
 };
 enum verbs_tell { VERBS_TELL_EAGER, VERBS_TELL_DATA, VERBS_TELL_GRANT, VERBS_TELL_CREDIT, VERBS_TELL_AT = 30 };
 
@@ -120,7 +120,6 @@ bool verbs_link_told(struct verbs_link *l, uint32_t word);
 /* Of a lane: all places up to `to` are complete. */
 void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 void verbs_link_break(struct verbs_link *l, const char *why);
-bool verbs_link_idle(const struct verbs_link *l);
 
 /* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */
 
