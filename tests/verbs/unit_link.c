@@ -140,11 +140,9 @@ static void bare(struct provider_world *w)
     only_4k(w);
 }
 
-static const struct kind {
-    const char *name;
-    shape_fn *change;
-    const char *settings;
-} kinds[] = {
+static void four_devices(struct provider_world *w) { w->devices = 4; }
+
+const struct link_kind link_kinds[LINK_KINDS] = {
     {"default", NULL, ""},
     {"one device", one_device, ""},
     {"no immediate data", no_imm, ""},
@@ -158,6 +156,7 @@ static const struct kind {
     {"3 queue pairs", NULL, "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=0"},
     {"3 queue pairs, split", NULL, "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1"},
     {"3 queue pairs, split, no immediate data, requests of 4096", bare, "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1"},
+    {"four devices", four_devices, "RING_IB_QPS_PER_CONNECTION=2"},
     {"calm", be_calm, ""},
 };
 
@@ -196,7 +195,7 @@ static void follow_plan(struct rig *rig, struct plan *p, uint64_t *random)
     }
 }
 
-static void random_traffic(const struct kind *k, uint64_t seed)
+static void random_traffic(const struct link_kind *k, uint64_t seed)
 {
     struct rig rig;
     struct plan plan;
@@ -215,9 +214,9 @@ Test(verbs, random_traffic_over_devices_of_all_kinds, .timeout = 200)
 {
     const char *given = getenv("SEED");
     const uint64_t first = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 1000;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t k = 0; k < LINK_KINDS; k++)
         for (uint64_t seed = first; seed < first + (given || LINK_SLOW ? 1 : 2); seed++)
-            random_traffic(&kinds[k], seed);
+            random_traffic(&link_kinds[k], seed);
 }
 
 /* ---- registered memory ----------------------------------------------------------------------------------------- */
@@ -279,8 +278,8 @@ static void close_areas(struct areas *a)
         munmap(a->at[i], AREA);
 }
 
-/* `n` messages of so many bytes, one behind the other. */
-static void carry(struct areas *a, uint32_t n, size_t bytes)
+/* `n` messages of so many bytes, one behind the other; after so many steps there is trouble, if any. */
+static void carry_through(struct areas *a, uint32_t n, size_t bytes, unsigned after, void (*trouble)(void))
 {
     static unsigned char salt;
     struct ri_xfer x[2][16] = {{{.len = 0}}};
@@ -295,7 +294,9 @@ static void carry(struct areas *a, uint32_t n, size_t bytes)
             struct rig_end *e = &a->rig.end[end];
             (end ? e->t->recv : e->t->send)(e->link[0], &x[end][i]);
         }
-    for (const uint64_t deadline = ri_deadline(10 * RI_SECOND); back < 2 * n && ri_now() < deadline;)
+    for (const uint64_t deadline = ri_deadline(10 * RI_SECOND); back < 2 * n && ri_now() < deadline; after--) {
+        if (trouble && !after)
+            trouble();
         for (int end = 0; end < 2; end++) {
             struct ri_queue done = {0};
             const struct rig_end *e = &a->rig.end[end];
@@ -303,9 +304,12 @@ static void carry(struct areas *a, uint32_t n, size_t bytes)
             for (const struct ri_xfer *one = ri_queue_take(&done); one; one = ri_queue_take(&done), back++)
                 cr_assert_eq(one->status, RING_OK);
         }
+    }
     cr_assert_eq(back, 2 * n);
     cr_assert_arr_eq(a->at[0], a->at[1], n * bytes);
 }
+
+static void carry(struct areas *a, uint32_t n, size_t bytes) { carry_through(a, n, bytes, 0, NULL); }
 
 /* Whether a byte of a message ever was in a landing slot. */
 static bool copied(const struct areas *a)
@@ -337,6 +341,23 @@ Test(verbs, registered_memory_is_not_copied, .timeout = 60)
     cr_assert_not(copied(&a));
     cr_assert_eq(link_counted().denied, 0);
     close_areas(&a);
+}
+
+static void first_port_down(void) { provider_control.set_port(0, IBV_PORT_DOWN); }
+
+Test(verbs, registered_memory_is_not_copied_when_a_rail_is_lost, .timeout = 60)
+{
+    static const char *const settings[] = {"", "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1"};
+    for (unsigned after = 0; after < 40; after += LINK_SLOW ? 13 : 3)
+        for (int i = 0; i < 2; i++) {
+            struct areas a;
+            open_areas(&a, NULL, settings[i]);
+            carry_through(&a, 12, 256 * KIB, after, first_port_down);
+            carry(&a, 3, MIB);
+            cr_assert_not(copied(&a));
+            cr_assert_eq(link_counted().denied, 0);
+            close_areas(&a);
+        }
 }
 
 /* As the setting has it, so that each of a message's lanes carries a part. */
@@ -465,10 +486,10 @@ static void wake(struct rig *rig, pthread_t thread)
 Test(verbs, a_sleeper_wakes_for_data_and_for_room, .timeout = 60)
 {
     static const size_t lengths[] = {1, 100, 300, VERBS_EAGER, MIB};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    for (size_t k = 0; k < LINK_KINDS; k++) {
         struct rig rig;
-        link_world(k, kinds[k].change);
-        rig_open(&rig, link_transport(), 1, kinds[k].settings);
+        link_world(k, link_kinds[k].change);
+        rig_open(&rig, link_transport(), 1, link_kinds[k].settings);
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             rig_recv(&rig, 1, 0, lengths[i], 1, 0);
             const pthread_t receiver = sleep_in_thread(&rig.end[1]);
@@ -492,14 +513,14 @@ Test(verbs, a_sleeper_wakes_for_a_device_and_for_the_end, .timeout = 60)
 {
     for (int what = 0; what < 3; what++) {
         struct rig rig;
-        link_world(1, NULL);
+        link_world(1, one_device);
         rig_open(&rig, link_transport(), 1, "");
         link_meet(&rig);
         struct job *j = rig_recv(&rig, 1, 0, 100, 1, 0);
         const pthread_t sleeper = sleep_in_thread(&rig.end[1]);
         const uint64_t begin = ri_now();
         if (what == 0)
-            provider_control.set_port(1, IBV_PORT_DOWN);
+            provider_control.set_port(0, IBV_PORT_DOWN);
         else if (what == 1)
             provider_control.raise(0, IBV_EVENT_DEVICE_FATAL);
         else

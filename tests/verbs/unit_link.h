@@ -15,6 +15,15 @@
 
 typedef void shape_fn(struct provider_world *w);
 
+/* Devices of all kinds, and settings for the links over them. */
+struct link_kind {
+    const char *name;
+    shape_fn *change;
+    const char *settings;
+};
+enum { LINK_KINDS = 15 };
+extern const struct link_kind link_kinds[LINK_KINDS];
+
 /* The default world of this seed, changed; NULL: as it is. */
 void link_world(uint64_t seed, shape_fn *change);
 void link_change(shape_fn *change);

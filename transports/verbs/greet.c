@@ -4,6 +4,7 @@
  *     HELLO    what must agree, and the ports of this end       both
  *     LANES    the window, and the queue pairs, by lane         both, when the ports of the other are known
  *     READY    this end's queue pairs take what comes           both; then the link is up
+ *     LOST     a rail, and what its lanes had heard of this end  both, when either has lost one (move.c)
  *     GOODBYE  how much this end has sent                       who goes
  *
  * Each is a length of four bytes, its kind, and the rest.  The socket belongs to two ranks that have proved who they
@@ -21,7 +22,7 @@
 #include "transports/verbs/ctx.h"
 #include "transports/verbs/meet.h"
 
-enum { HELLO = 1, LANES, READY, GOODBYE, HEAD = 4, LAYOUT = 1, NUMBER_MOST = 0xffffff };
+enum { HELLO = 1, LANES, READY, GOODBYE, LOST, HEAD = 4, LAYOUT = 1, NUMBER_MOST = 0xffffff };
 #define END_TIME RI_SECOND /* for what was sent before the end to arrive */
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
@@ -43,10 +44,10 @@ static bool end_message(struct verbs_greeting *g, const struct ri_packer *p)
     return true;
 }
 
-static unsigned speak(struct verbs_link *l)
+unsigned verbs_greet_speak(struct verbs_link *l)
 {
     struct verbs_greeting *g = l->greeting;
-    if (g->out_at == g->out_len)
+    if (l->broken || g->out_at == g->out_len)
         return 0;
     const ssize_t n = send(l->fd, g->out + g->out_at, g->out_len - g->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -131,6 +132,7 @@ static ring_status_t open_lanes(struct verbs_link *l)
     if (status)
         return status;
     const uint32_t lanes = each * l->rails;
+    uint32_t inline_most = UINT32_MAX;
     if (!(l->lane = ri_new(lanes, sizeof *l->lane)))
         return ri_fail(RING_ERR_NOMEM, "no memory for queue pairs");
     for (; l->lanes < lanes && !status; l->lanes++) {
@@ -144,8 +146,11 @@ static ring_status_t open_lanes(struct verbs_link *l)
         lane->psn = verbs_meet_psn();
         status = verbs_ctx_enter(verbs_ctx_of(l), lane);
         if (!status)
-            status = verbs_lane_init(lane, conf);
+            status = verbs_lane_init(lane);
+        inline_most = inline_most < lane->inline_most ? inline_most : lane->inline_most;
     }
+    for (uint32_t i = 0; i < l->lanes; i++) /* so that any may do another's work */
+        l->lane[i].inline_most = inline_most;
     return status;
 }
 
@@ -237,34 +242,60 @@ unsigned verbs_greet(struct verbs_link *l)
 {
     struct ri_unpacker u;
     uint8_t kind;
-    unsigned moved = speak(l);
+    unsigned moved = verbs_greet_speak(l);
     while (!l->broken && l->stage != VERBS_UP && hear(l, &u, &kind)) {
         if (go_on(l, kind, &u)) {
             ri_log(RI_LOG_WARN, "%s and %s cannot use verbs: %s", l->base.self.name, l->base.peer.name, ri_error_get());
             verbs_link_break(l, ri_error_get());
         }
-        moved += 1 + speak(l);
+        moved += 1 + verbs_greet_speak(l);
     }
     return moved;
 }
 
-void verbs_greet_end(struct verbs_link *l)
+static bool hear_goodbye(struct verbs_link *l, struct ri_unpacker *u)
+{
+    l->ended = l->told_end = true;
+    l->end_eager = ri_unpack_number(u, 8);
+    l->end_data = ri_unpack_number(u, 8);
+    l->end_deadline = ri_deadline(END_TIME);
+    return !u->bad;
+}
+
+static bool hear_lost(struct verbs_link *l, struct ri_unpacker *u)
+{
+    const uint32_t rail = (uint32_t)ri_unpack_number(u, 4);
+    if (u->bad || rail >= l->rails || l->loss[rail].heard)
+        return false;
+    verbs_move_lose(l, rail, "the other end has lost it");
+    l->loss[rail].heard = true;
+    for (uint32_t i = rail; i < l->lanes; i += l->rails)
+        if (!verbs_move_hear(l, i, (uint32_t)ri_unpack_number(u, 4)))
+            return false;
+    return !u->bad;
+}
+
+void verbs_greet_listen(struct verbs_link *l)
 {
     struct ri_unpacker u;
     uint8_t kind;
-    if (l->broken || l->ended || !hear(l, &u, &kind)) {
-        l->ended = l->ended || l->broken;
-        return;
-    }
-    l->ended = true;
-    l->told_end = kind == GOODBYE;
-    l->end_eager = ri_unpack_number(&u, 8);
-    l->end_data = ri_unpack_number(&u, 8);
-    l->told_end = l->told_end && !u.bad;
-    l->end_deadline = ri_deadline(END_TIME);
-    if (!l->told_end)
-        verbs_link_break(l, "the other end says what it should not");
+    while (!l->broken && !l->ended && hear(l, &u, &kind))
+        if (!(kind == GOODBYE && hear_goodbye(l, &u)) && !(kind == LOST && hear_lost(l, &u)))
+            verbs_link_break(l, "the other end says what it should not");
+    l->ended |= l->broken;
     verbs_ctx_list(l);
+}
+
+bool verbs_greet_lost(struct verbs_link *l, uint32_t rail)
+{
+    struct ri_packer p = begin_message(l->greeting, LOST);
+    ri_pack_number(&p, rail, 4);
+    for (uint32_t i = rail; i < l->lanes; i += l->rails)
+        ri_pack_number(&p, (uint32_t)l->lane[i].heard, 4);
+    if (!end_message(l->greeting, &p))
+        return false;
+    verbs_greet_speak(l);
+    return true;
 }
 
 void verbs_greet_goodbye(struct verbs_link *l)
@@ -275,5 +306,5 @@ void verbs_greet_goodbye(struct verbs_link *l)
     ri_pack_number(&p, l->eager_sent, 8);
     ri_pack_number(&p, l->data_sent, 8);
     if (end_message(l->greeting, &p))
-        speak(l);
+        verbs_greet_speak(l);
 }

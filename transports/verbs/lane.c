@@ -13,7 +13,7 @@ enum { HOPS = 255, RNR_TIMER = 12, RNR_RETRY = 7, INLINES = 3 };
 /* ---- making ---------------------------------------------------------------------------------------------------- */
 
 /* The largest inline size that the device takes: it says so only by refusing. */
-ring_status_t verbs_lane_init(struct verbs_lane *lane, const struct ri_conf *conf)
+ring_status_t verbs_lane_init(struct verbs_lane *lane)
 {
     static const uint32_t sizes[INLINES] = {220, 64, 0};
     const struct verbs_rail *rail = lane->rail;
@@ -33,7 +33,6 @@ ring_status_t verbs_lane_init(struct verbs_lane *lane, const struct ri_conf *con
         return ri_fail_errno("a queue pair on %s", rail->name);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT, .port_num = rail->port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    (void)conf;
     const int error =
         rail->api->modify_qp(lane->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (error) {
@@ -88,19 +87,20 @@ ring_status_t verbs_lane_connect(struct verbs_lane *lane, const struct verbs_rou
     return error ? ri_fail_errno("a queue pair on %s: to the peer's", lane->rail->name) : RING_OK;
 }
 
-void verbs_lane_stop(struct verbs_lane *lane)
+bool verbs_lane_stop(struct verbs_lane *lane)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    lane->stopped = true;
     if (!lane->qp || !lane->rail->api->modify_qp(lane->qp, &attr, IBV_QP_STATE))
-        return;
-    (void)lane->rail->api->destroy_qp(lane->qp); /* else it would go on reading and writing what is given back */
+        return lane->qp;
+    lane->wild = lane->rail->api->destroy_qp(lane->qp); /* else it would go on with what is given back */
     lane->qp = NULL;
+    return false;
 }
 
 void verbs_lane_fini(struct verbs_lane *lane)
 {
-    verbs_lane_stop(lane);
-    if (lane->qp)
+    if (verbs_lane_stop(lane))
         (void)lane->rail->api->destroy_qp(lane->qp);
     lane->qp = NULL;
 }
@@ -113,6 +113,7 @@ bool verbs_lane_receive(struct verbs_lane *lane, uint32_t at)
     struct ibv_recv_wr wr = {.wr_id = verbs_wr_id(lane, true, at), .sg_list = &word, .num_sge = !lane->rail->immediate};
     struct ibv_recv_wr *bad;
     const int error = ibv_post_recv(lane->qp, &wr, &bad);
+    lane->receives += !error;
     errno = error;
     return !error;
 }
@@ -123,10 +124,12 @@ static bool tells_apart(const struct verbs_lane *lane, const struct verbs_write 
     return w->tells && w->bytes && (!lane->rail->immediate || w->bytes >= lane->rail->fence_from);
 }
 
-static void take_place(struct verbs_lane *lane, struct ibv_send_wr *wr, bool signalled, struct verbs_place place)
+/* Whole: it is the last request of what is written. */
+static void take_place(struct verbs_lane *lane, struct ibv_send_wr *wr, const struct verbs_write *w, bool whole)
 {
-    const bool due = lane->posted + 1 - lane->signalled >= LANE_SIGNAL;
-    lane->place[lane->posted % LANE_SENDS] = place;
+    const bool due = lane->posted + 1 - lane->signalled >= LANE_SIGNAL, signalled = whole && w->signalled;
+    lane->told += whole && w->tells;
+    lane->place[lane->posted % LANE_SENDS] = (struct verbs_place){.write = *w, .whole = whole, .told = lane->told};
     wr->wr_id = verbs_wr_id(lane, false, (uint32_t)lane->posted);
     lane->posted++;
     if (signalled || due) {
@@ -151,7 +154,7 @@ bool verbs_lane_write(struct verbs_lane *lane, const struct verbs_write *w)
     struct ibv_send_wr tell = {.num_sge = 0}, write = {.sg_list = &data, .num_sge = w->bytes ? 1 : 0}, *bad;
     write.opcode = w->tells && !apart && immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
     write.wr.rdma.remote_addr = w->to;
-    write.wr.rdma.rkey = w->to_key;
+    write.wr.rdma.rkey = w->to_key[lane->rail_at];
     write.imm_data = word;
     if (w->bytes && w->bytes <= lane->inline_most)
         write.send_flags = IBV_SEND_INLINE;
@@ -168,9 +171,9 @@ bool verbs_lane_write(struct verbs_lane *lane, const struct verbs_write *w)
     const bool only_tells = w->tells && !w->bytes && !immediate;
     struct ibv_send_wr *first = only_tells ? &tell : &write;
     if (!only_tells)
-        take_place(lane, &write, w->signalled && !apart, apart ? (struct verbs_place){0} : w->place);
+        take_place(lane, &write, w, !apart);
     if (apart || only_tells)
-        take_place(lane, &tell, w->signalled, w->place);
+        take_place(lane, &tell, w, true);
     write.next = apart ? &tell : NULL;
     const int error = ibv_post_send(lane->qp, first, &bad);
     errno = error;

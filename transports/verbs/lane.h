@@ -16,12 +16,12 @@
 #include "transports/verbs/api.h"
 
 enum {
-    LANE_SENDS = 128,   /* places in a send queue                                              */
-    LANE_SIGNAL = 32,   /* without a signalled request for so many places, the next one is it  */
-    LANE_RECEIVES = 80, /* posted at any time                                                  */
-    LANE_CONTROL = 16,  /* of LANE_SENDS kept for grants and credits, without which all stops  */
-    LANE_WRITE = 2,     /* places that verbs_lane_write() takes at most                        */
-    LANE_WORD = 4,      /* bytes of a message where there is no immediate data                 */
+    LANE_SENDS = 128,    /* places in a send queue                                              */
+    LANE_SIGNAL = 32,    /* without a signalled request for so many places, the next one is it  */
+    LANE_RECEIVES = 128, /* posted at any time                                                  */
+    LANE_CONTROL = 16,   /* of LANE_SENDS kept for grants and credits, without which all stops  */
+    LANE_WRITE = 2,      /* places that verbs_lane_write() takes at most                        */
+    LANE_WORD = 4,       /* bytes of a message where there is no immediate data                 */
 };
 
 /* A port that links of a context use, one for all its links. */
@@ -51,10 +51,25 @@ struct verbs_route {
     enum ibv_mtu mtu;
 };
 
-/* What a place in the send queue stands for. */
+/* Something to be written.  at NULL or bytes 0: nothing but the immediate data. */
+struct verbs_write {
+    const void *at;
+    size_t bytes;
+    uint32_t key;
+    uint64_t to;
+    const uint32_t *to_key; /* by the link's rails; there until it is complete */
+    bool tells;             /* the peer, with these */
+    uint32_t immediate;     /* data                 */
+    bool signalled;
+    struct ri_xfer *xfer; /* a piece of this; or NULL           */
+    unsigned char *slot;  /* that it is copied from; or NULL    */
+};
+
+/* A request in the send queue. */
 struct verbs_place {
-    struct ri_xfer *xfer; /* NULL: nothing of a message    */
-    unsigned char *slot;  /* NULL: nothing was copied from */
+    struct verbs_write write; /* that ends with it                              */
+    bool whole;               /* false: the next one ends it                    */
+    uint64_t told;            /* writes that tell, of the lane's, up to here    */
 };
 
 struct verbs_lane {
@@ -66,31 +81,23 @@ struct verbs_lane {
     uint32_t psn;
     uint32_t inline_most;
     uint64_t posted, complete, signalled; /* places: all up to */
+    uint64_t told, told_complete;         /* writes that tell: posted, and complete */
+    uint64_t heard, arrived;              /* of the peer's; of those told, by what the peer has said */
+    uint32_t receives;                    /* posted */
+    bool stopped;                         /* the queue pair takes and sends nothing more        */
+    bool wild;                            /* but the device would not have it, and may go on    */
     uint32_t *words;                      /* LANE_RECEIVES, where receives carry data */
     uint32_t *words_out;                  /* LANE_SENDS, where that cannot be inline  */
     uint32_t words_key;                   /* with which both are registered           */
     struct verbs_place place[LANE_SENDS];
 };
 
-/* A request to write.  at NULL or bytes 0: nothing but the immediate data. */
-struct verbs_write {
-    const void *at;
-    size_t bytes;
-    uint32_t key;
-    uint64_t to;
-    uint32_t to_key;
-    bool tells;         /* the peer, with these */
-    uint32_t immediate; /* data                 */
-    bool signalled;
-    struct verbs_place place;
-};
-
-ring_status_t verbs_lane_init(struct verbs_lane *lane, const struct ri_conf *conf);
+ring_status_t verbs_lane_init(struct verbs_lane *lane);
 /* Receives are posted, nothing can be sent yet. */
 ring_status_t verbs_lane_connect(struct verbs_lane *lane, const struct verbs_route *route, uint32_t peer_qp,
                                  uint32_t peer_psn, const struct ri_conf *conf);
-/* Nothing is done any more; what was posted is lost. */
-void verbs_lane_stop(struct verbs_lane *lane);
+/* Nothing is done any more; what was posted comes back as failed.  False: it does not, for the queue pair is gone. */
+bool verbs_lane_stop(struct verbs_lane *lane);
 void verbs_lane_fini(struct verbs_lane *lane);
 
 static inline uint32_t verbs_lane_room(const struct verbs_lane *lane)

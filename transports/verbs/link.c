@@ -33,8 +33,16 @@ void verbs_link_break(struct verbs_link *l, const char *why)
     if (l->has_fd)
         shutdown(l->fd, SHUT_RDWR);
     for (uint32_t i = 0; i < l->lanes; i++)
-        verbs_lane_stop(&l->lane[i]);
+        (void)verbs_lane_stop(&l->lane[i]);
     verbs_ctx_list(l);
+}
+
+void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *why)
+{
+    if (!l->broken)
+        ri_log(RI_LOG_WARN, "%s: %s: the link from %s to %s is lost", rail->name, why, l->base.self.name,
+               l->base.peer.name);
+    verbs_link_break(l, why);
 }
 
 static bool write_on(struct verbs_lane *lane, const struct verbs_write *w)
@@ -67,7 +75,7 @@ static bool has_room(const struct verbs_lane *lane) { return verbs_lane_room(lan
 
 static bool send_eager(struct verbs_link *l, struct ri_xfer *x)
 {
-    struct verbs_lane *lane = &l->lane[0];
+    struct verbs_lane *lane = verbs_link_lane(l, 0);
     const size_t i = l->eager_sent % VERBS_EAGERS;
     if (l->eager_sent - l->eager_credit >= VERBS_EAGERS || !has_room(lane))
         return false;
@@ -78,11 +86,11 @@ static bool send_eager(struct verbs_link *l, struct ri_xfer *x)
                                   .bytes = x->len,
                                   .key = l->window_mr[lane->rail_at]->lkey,
                                   .to = there(l, l->window->eager_in[i]),
-                                  .to_key = l->peer_key[lane->rail_at],
+                                  .to_key = l->peer_key,
                                   .tells = true,
                                   .immediate = word_of(VERBS_TELL_EAGER, x->len),
                                   .signalled = true,
-                                  .place = {.xfer = x}};
+                                  .xfer = x};
     x->held = 1;
     x->moved = x->len;
     l->eager_sent++;
@@ -110,10 +118,10 @@ static uint32_t parts_of(const struct verbs_link *l, size_t bytes)
 /* The next write of what is granted; false: not now. */
 static bool send_piece(struct verbs_link *l, struct ri_xfer *x, const struct verbs_grant *g)
 {
-    struct verbs_lane *lane = &l->lane[verbs_ctx_splits(l) ? l->grant_part : l->grants_used % l->lanes];
-    const uint32_t rail = lane->rail_at;
+    const uint32_t turn = verbs_ctx_splits(l) ? l->grant_part : (uint32_t)(l->grants_used % l->lanes);
+    struct verbs_lane *lane = verbs_link_lane(l, turn);
     const size_t end = part_end(l, g->bytes, l->grant_part);
-    size_t bytes = end - l->grant_at < l->most[rail] ? end - l->grant_at : l->most[rail];
+    size_t bytes = end - l->grant_at < l->most ? end - l->grant_at : l->most;
     const unsigned char *from = (const unsigned char *)x->buf + x->moved;
     uint32_t key;
     unsigned char *slot = NULL;
@@ -125,18 +133,19 @@ static bool send_piece(struct verbs_link *l, struct ri_xfer *x, const struct ver
             return false;
         memcpy(slot, from, bytes);
         from = slot;
-        key = l->window_mr[rail]->lkey;
+        key = l->window_mr[lane->rail_at]->lkey;
     }
     const bool last = l->grant_at + bytes == end;
     const struct verbs_write w = {.at = from,
                                   .bytes = bytes,
                                   .key = key,
                                   .to = g->at + l->grant_at,
-                                  .to_key = g->key[rail],
+                                  .to_key = g->key,
                                   .tells = last,
                                   .immediate = word_of(VERBS_TELL_DATA, l->grants_used),
                                   .signalled = last || slot,
-                                  .place = {.xfer = x, .slot = slot}};
+                                  .xfer = x,
+                                  .slot = slot};
     x->held++;
     x->moved += bytes;
     l->grant_at += bytes;
@@ -169,7 +178,7 @@ static bool send_granted(struct verbs_link *l, struct ri_xfer *x)
 static unsigned send_all(struct verbs_link *l)
 {
     unsigned moved = 0;
-    while (l->next_out && !l->broken) {
+    while (l->next_out && !l->broken && !l->moving) {
         struct ri_xfer *x = l->next_out;
         const size_t before = x->moved;
         const bool all = is_eager(l, x) ? send_eager(l, x) : send_granted(l, x);
@@ -186,10 +195,13 @@ void verbs_link_sent(struct verbs_lane *lane, uint64_t to)
     struct verbs_link *l = lane->link;
     for (; lane->complete < to; lane->complete++) {
         const struct verbs_place *p = &lane->place[lane->complete % LANE_SENDS];
-        if (p->xfer && !l->broken && !l->ended) /* else it has been given back */
-            p->xfer->held--;
-        if (p->slot)
-            put_slot(&l->chunks_out_free, l->window->chunk_out, p->slot);
+        lane->told_complete = p->told;
+        if (!p->whole)
+            continue;
+        if (p->write.xfer && !l->broken && !l->ended) /* else it has been given back */
+            p->write.xfer->held--;
+        if (p->write.slot)
+            put_slot(&l->chunks_out_free, l->window->chunk_out, p->write.slot);
     }
 }
 
@@ -197,7 +209,7 @@ void verbs_link_sent(struct verbs_lane *lane, uint64_t to)
 
 static bool grant(struct verbs_link *l, struct ri_xfer *x)
 {
-    struct verbs_lane *lane = &l->lane[0];
+    struct verbs_lane *lane = verbs_link_lane(l, 0);
     const size_t i = l->grants_given % VERBS_GRANTS, left = x->len - l->granted_for;
     struct verbs_landing *landing = &l->landing[i];
     struct verbs_grant *g = &l->window->grant[i];
@@ -220,7 +232,7 @@ static bool grant(struct verbs_link *l, struct ri_xfer *x)
                                   .bytes = sizeof *g,
                                   .key = l->window_mr[lane->rail_at]->lkey,
                                   .to = there(l, &l->window->granted[i]),
-                                  .to_key = l->peer_key[lane->rail_at],
+                                  .to_key = l->peer_key,
                                   .tells = true,
                                   .immediate = word_of(VERBS_TELL_GRANT, l->grants_given)};
     l->granted_for += g->bytes;
@@ -231,7 +243,8 @@ static bool grant(struct verbs_link *l, struct ri_xfer *x)
 static unsigned grant_all(struct verbs_link *l)
 {
     unsigned moved = 0;
-    for (; l->next_grant && !l->broken && !l->ended; l->next_grant = l->next_grant->next, l->granted_for = 0) {
+    for (; l->next_grant && !l->broken && !l->ended && !l->moving;
+         l->next_grant = l->next_grant->next, l->granted_for = 0) {
         struct ri_xfer *x = l->next_grant;
         while (!is_eager(l, x) && l->granted_for < x->len) {
             if (!grant(l, x))
@@ -279,13 +292,13 @@ static void give_credit(struct verbs_link *l)
 {
     const struct verbs_write w = {.tells = true,
                                   .to = l->peer_window,
-                                  .to_key = l->peer_key[l->lane[0].rail_at],
+                                  .to_key = l->peer_key,
                                   .immediate = word_of(VERBS_TELL_CREDIT, l->eager_taken)};
-    if (l->broken || l->ended || l->eager_taken - l->eager_told < VERBS_EAGERS / 2 ||
-        verbs_lane_room(&l->lane[0]) < LANE_WRITE)
+    if (l->broken || l->ended || l->moving || l->eager_taken - l->eager_told < VERBS_EAGERS / 2 ||
+        verbs_lane_room(verbs_link_lane(l, 0)) < LANE_WRITE)
         return;
     l->eager_told = l->eager_taken;
-    write_on(&l->lane[0], &w);
+    write_on(verbs_link_lane(l, 0), &w);
 }
 
 static void finish(struct ri_queue *q, ring_status_t status, struct ri_queue *done)
@@ -362,6 +375,8 @@ unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done)
 {
     unsigned moved = 0;
     if (l->stage == VERBS_UP) {
+        if (l->moving)
+            moved += verbs_move(l);
         if (!l->ended)
             moved += send_all(l);
         moved += reap_sends(l, done) + receive_all(l, done) + grant_all(l);

@@ -14,7 +14,7 @@
  *     CREDIT, count     so many slots have been emptied since the beginning
  *
  * Grant number g goes over lane g % lanes, or a part of it over each lane (RING_IB_SPLIT); all else goes over lane 0,
- * so it comes in order.
+ * so it comes in order.  When a port is lost its lanes' work goes over others (move.c).
  *
  * The socket brings the two together (greet.h); then it is there to end: a peer that goes says how much it has sent,
  * so that what is on its way still arrives, and one that dies says nothing. */
@@ -68,6 +68,13 @@ struct verbs_greeting {
     size_t out_len, out_at, in_len;
 };
 
+/* What became of a rail that is lost. */
+struct verbs_loss {
+    bool lost;         /* its lanes are stopped                                     */
+    bool said, heard;  /* what the lanes had heard till then: to the peer, of it    */
+    uint64_t deadline; /* for the device to give back what was posted               */
+};
+
 enum verbs_stage { VERBS_HELLO, VERBS_MEET, VERBS_READY, VERBS_UP };
 
 struct verbs_ctx;
@@ -83,12 +90,16 @@ struct verbs_link {
     uint32_t peer_key[VERBS_RAILS];
     struct verbs_rail *rail[VERBS_RAILS];
     struct verbs_route route[VERBS_RAILS];
-    size_t most[VERBS_RAILS];          /* bytes of a request      */
-    size_t eager_most;                 /* bytes of a message that fills a slot: a request of the first lane */
+    size_t most;                       /* bytes of a request, whichever lane carries it */
+    size_t eager_most;                 /* bytes of a message that fills a slot          */
     struct verbs_end end[VERBS_PORTS]; /* as the peer was told    */
+    struct verbs_rail *end_rail[VERBS_PORTS];
     unsigned ends;
     struct verbs_lane *lane;
     uint32_t rails, lanes;
+    struct verbs_loss loss[VERBS_RAILS]; /* by rail */
+    uint32_t lost_rails, moving;         /* moving: of them, those whose work others have not got yet */
+    uint32_t move[VERBS_RAILS];          /* those, in the order in which they were lost               */
 
     struct ri_queue out, in;
     struct ri_xfer *next_out;   /* not wholly posted           */
@@ -111,6 +122,14 @@ struct verbs_link {
     struct verbs_link *next;
 };
 
+/* Lane i, or the one that does its work. */
+static inline struct verbs_lane *verbs_link_lane(const struct verbs_link *l, uint32_t i)
+{
+    while (l->loss[l->lane[i].rail_at].lost)
+        i = (i + 1) % l->lanes;
+    return &l->lane[i];
+}
+
 static inline struct verbs_ctx *verbs_ctx_of(const struct verbs_link *l) { return (struct verbs_ctx *)l->base.ctx; }
 
 /* Whole messages that could be moved now; > 0 when anything moved. */
@@ -120,6 +139,8 @@ bool verbs_link_told(struct verbs_link *l, uint32_t word);
 /* Of a lane: all places up to `to` are complete. */
 void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 void verbs_link_break(struct verbs_link *l, const char *why);
+/* The same, and it is said what failed. */
+void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *why);
 
 /* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */
 
@@ -127,9 +148,22 @@ ring_status_t verbs_greet_begin(struct verbs_link *l);
 void verbs_greet_fini(struct verbs_link *l);
 /* > 0 when something moved; a failure breaks the link. */
 unsigned verbs_greet(struct verbs_link *l);
-/* The socket of a link that is up has something to say: that it ends. */
-void verbs_greet_end(struct verbs_link *l);
+/* More of what is to be said, when the socket did not take all of it; > 0 when something moved. */
+unsigned verbs_greet_speak(struct verbs_link *l);
+/* The socket of a link that is up has something to say: that the peer has lost a rail, or goes. */
+void verbs_greet_listen(struct verbs_link *l);
+/* To the peer: this end has lost that rail, and what its lanes had heard.  False: it does not fit. */
+bool verbs_greet_lost(struct verbs_link *l, uint32_t rail);
 /* To the peer: how much this end has sent. */
 void verbs_greet_goodbye(struct verbs_link *l);
+
+/* ---- move.c: when a rail is lost --------------------------------------------------------------------------------- */
+
+/* The link goes on without this one of its rails, or breaks when it has no other. */
+void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why);
+/* The peer's lane `i` has heard so much, in all; false: it cannot have. */
+bool verbs_move_hear(struct verbs_link *l, uint32_t i, uint32_t heard);
+/* Do what can be done now for rails that are lost; > 0 when something moved. */
+unsigned verbs_move(struct verbs_link *l);
 
 #endif

@@ -12,20 +12,23 @@
 
 enum { PSN_BITS = 24 };
 
-/* Addresses come and go, so they are read anew for every link. */
-static unsigned my_ends(struct verbs_ctx *c, struct verbs_end end_out[VERBS_PORTS])
+/* Addresses come and go, and so do ports, so they are read anew for every link. */
+static void find_ends(struct verbs_link *l)
 {
+    struct verbs_ctx *c = verbs_ctx_of(l);
+    l->ends = 0;
     for (uint32_t i = 0; i < c->rails; i++) {
-        (void)verbs_port_read(&c->devices, c->port[i]);
-        end_out[i] = c->port[i]->end;
+        if (!verbs_port_read(&c->devices, c->port[i]))
+            continue;
+        l->end_rail[l->ends] = &c->rail[i];
+        l->end[l->ends++] = c->port[i]->end;
     }
-    return c->rails;
 }
 
 void verbs_meet_say(struct verbs_link *l, struct ri_packer *p)
 {
     uint8_t bytes[VERBS_ENDS_BYTES];
-    l->ends = my_ends(verbs_ctx_of(l), l->end);
+    find_ends(l);
     const size_t n = verbs_ends_encode(l->end, l->ends, bytes, sizeof bytes);
     p->bad |= !n;
     ri_pack(p, bytes, n);
@@ -36,10 +39,10 @@ static void join(struct verbs_link *l, const struct verbs_end *theirs, const str
     char text[VERBS_WHY];
     const struct verbs_end *mine = &l->end[joint->mine], *peer = &theirs[joint->theirs];
     const uint32_t r = l->rails++;
-    l->rail[r] = &verbs_ctx_of(l)->rail[joint->mine];
-    l->most[r] = joint->max_message / VERBS_REQUEST * VERBS_REQUEST;
-    if (!r)
-        l->eager_most = l->most[r] < VERBS_EAGER ? l->most[r] : VERBS_EAGER;
+    l->rail[r] = l->end_rail[joint->mine];
+    const size_t most = joint->max_message / VERBS_REQUEST * VERBS_REQUEST;
+    l->most = !r || most < l->most ? most : l->most;
+    l->eager_most = l->most < VERBS_EAGER ? l->most : VERBS_EAGER;
     l->route[r] = (struct verbs_route){.gid_index = mine->gid[joint->my_gid].index,
                                        .global = joint->grh,
                                        .peer_lid = peer->lid,

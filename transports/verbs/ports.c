@@ -161,21 +161,25 @@ void verbs_ports_event(struct verbs_rail *rail)
     rail->cq_events = 0;
 }
 
-/* The links with a queue pair on this rail, or with this one. */
-static void break_links(struct verbs_ctx *c, const struct verbs_rail *rail, const struct ibv_qp *qp, const char *why)
+/* Of all links, those on this rail, or this one.  For good: what they have heard is not known, so nothing can go on
+ * from there. */
+static void end_lanes(struct verbs_ctx *c, const struct verbs_rail *rail, const struct ibv_qp *qp, bool for_good,
+                      const char *why)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         struct verbs_lane *lane = c->entries[i].lane;
         if (!lane || lane->link->broken || !(rail ? lane->rail == rail : lane->qp == qp))
             continue;
-        ri_log(RI_LOG_WARN, "%s: %s: the link to %s is lost", lane->rail->name, why, lane->link->base.peer.name);
-        verbs_link_break(lane->link, why);
+        if (for_good)
+            verbs_link_fail(lane->link, lane->rail, why);
+        else
+            verbs_move_lose(lane->link, lane->rail_at, why);
     }
 }
 
 void verbs_ports_break(struct verbs_ctx *c, const struct verbs_rail *rail, const char *why)
 {
-    break_links(c, rail, NULL, why);
+    end_lanes(c, rail, NULL, true, why);
 }
 
 static void hear(struct verbs_ctx *c, const struct ibv_context *context, const struct ibv_async_event *event)
@@ -185,13 +189,14 @@ static void hear(struct verbs_ctx *c, const struct ibv_context *context, const s
         struct verbs_rail *rail = &c->rail[i];
         if (rail->context != context)
             continue;
-        if (event->event_type == IBV_EVENT_DEVICE_FATAL || event->event_type == IBV_EVENT_CQ_ERR ||
-            (event->event_type == IBV_EVENT_PORT_ERR && event->element.port_num == rail->port))
+        if (event->event_type == IBV_EVENT_DEVICE_FATAL || event->event_type == IBV_EVENT_CQ_ERR)
             verbs_ports_break(c, rail, text);
+        if (event->event_type == IBV_EVENT_PORT_ERR && event->element.port_num == rail->port)
+            end_lanes(c, rail, NULL, false, text);
     }
     if (event->event_type == IBV_EVENT_QP_FATAL || event->event_type == IBV_EVENT_QP_REQ_ERR ||
         event->event_type == IBV_EVENT_QP_ACCESS_ERR)
-        break_links(c, NULL, event->element.qp, text);
+        end_lanes(c, NULL, event->element.qp, event->event_type != IBV_EVENT_QP_FATAL, text);
 }
 
 void verbs_ports_trouble(struct verbs_ctx *c, struct verbs_rail *rail)

@@ -99,17 +99,26 @@ static struct verbs_lane *lane_of(const struct verbs_ctx *c, uint64_t wr_id)
 
 /* ---- completions ----------------------------------------------------------------------------------------------- */
 
+/* Another way may do better; other failures say that something is wrong. */
+static bool of_the_way(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+           status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_REM_ABORT_ERR || status == IBV_WC_FATAL_ERR ||
+           status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_REM_OP_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
 static void failed(struct verbs_lane *lane, const struct ibv_wc *wc)
 {
     char why[160];
-    const struct verbs_link *l = lane->link;
-    if (l->broken)
+    struct verbs_link *l = lane->link;
+    if (l->broken || lane->stopped)
         return;
-    snprintf(why, sizeof why, "%s: %s", lane->rail->name, lane->rail->api->wc_status_str(wc->status));
-    if (wc->status != IBV_WC_WR_FLUSH_ERR)
-        ri_log(RI_LOG_WARN, "the queue pair from %s to %s failed on %s (status %d, vendor %#x)", l->base.self.name,
-               l->base.peer.name, why, (int)wc->status, wc->vendor_err);
-    verbs_link_break(lane->link, why);
+    snprintf(why, sizeof why, "%s (status %d, vendor %#x)", lane->rail->api->wc_status_str(wc->status), (int)wc->status,
+             wc->vendor_err);
+    if (of_the_way(wc->status))
+        verbs_move_lose(l, lane->rail_at, why);
+    else
+        verbs_link_fail(l, lane->rail, why);
 }
 
 static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
@@ -118,9 +127,10 @@ static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
     const uint32_t word = wc->wc_flags & IBV_WC_WITH_IMM ? wc->imm_data : lane->words[at % LANE_RECEIVES];
     if (lane->link->broken)
         return;
-    if (!verbs_lane_receive(lane, at % LANE_RECEIVES))
-        verbs_link_break(lane->link, "a receive request was refused");
-    else if (!verbs_link_told(lane->link, ntohl(word)))
+    if (!lane->stopped && !verbs_lane_receive(lane, at % LANE_RECEIVES))
+        verbs_move_lose(lane->link, lane->rail_at, "a receive request was refused");
+    lane->heard++;
+    if (!verbs_link_told(lane->link, ntohl(word)))
         verbs_link_break(lane->link, "the peer says what cannot be");
     verbs_ctx_list(lane->link);
 }
@@ -136,9 +146,11 @@ static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
     struct verbs_lane *lane = lane_of(c, wc->wr_id);
     if (!lane)
         return;
+    const bool receive = wc->wr_id >> 31 & 1;
+    lane->receives -= receive;
     if (wc->status != IBV_WC_SUCCESS)
         failed(lane, wc);
-    else if (wc->wr_id >> 31 & 1)
+    else if (receive)
         received(lane, wc);
     else
         verbs_link_sent(lane, place_of(lane, wc->wr_id) + 1);
@@ -282,9 +294,11 @@ static void disconnect(struct ri_link *base)
         unlist(l);
     if (l->has_fd && l->greeting)
         verbs_greet_goodbye(l);
+    bool wild = false;
     for (uint32_t i = 0; i < l->lanes; i++) {
         verbs_ctx_leave(verbs_ctx_of(l), &l->lane[i]);
         verbs_lane_fini(&l->lane[i]);
+        wild |= l->lane[i].wild;
     }
     for (uint32_t r = 0; r < l->rails; r++)
         if (l->window_mr[r])
@@ -295,7 +309,11 @@ static void disconnect(struct ri_link *base)
         close(l->fd);
     }
     verbs_greet_fini(l);
-    ri_free(l->window);
+    if (wild)
+        ri_log(RI_LOG_WARN, "a queue pair to %s could not be destroyed: its memory is not used again",
+               l->base.peer.name);
+    else
+        ri_free(l->window);
     ri_free(l->lane);
     *l = (struct verbs_link){.base = l->base};
 }
@@ -338,7 +356,7 @@ static unsigned look(struct verbs_ctx *c)
         if (kind == LINK_EVENT)
             verbs_ctx_list(what);
         if (kind == LINK_EVENT && ((struct verbs_link *)what)->stage == VERBS_UP)
-            verbs_greet_end(what);
+            verbs_greet_listen(what);
         if (kind == CHANNEL_EVENT)
             verbs_ports_event(what);
         if (kind == DEVICE_EVENT)
@@ -356,6 +374,11 @@ static void settle(struct verbs_link *l)
     }
 }
 
+static bool is_at_rest(const struct verbs_link *l)
+{
+    return !l->in.head && !l->out.head && (l->broken || (l->stage == VERBS_UP && !l->moving && !l->greeting->out_len));
+}
+
 static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
 {
     struct verbs_ctx *c = (struct verbs_ctx *)t;
@@ -367,9 +390,11 @@ static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
         next = l->next;
         if (l->stage != VERBS_UP && !l->broken)
             moved += verbs_greet(l);
+        else if (l->greeting->out_len)
+            moved += verbs_greet_speak(l);
         moved += verbs_link_move(l, done);
         settle(l);
-        if (!l->in.head && !l->out.head && (l->stage == VERBS_UP || l->broken))
+        if (is_at_rest(l))
             unlist(l);
     }
     return moved;
@@ -388,7 +413,7 @@ static bool arm(struct ri_tctx *t)
     if (poll_all(c))
         return false;
     for (struct verbs_link *l = c->active; l; l = l->next)
-        if (l->broken || l->ended || (l->greeting && l->greeting->out_len && l->stage != VERBS_UP))
+        if (l->broken || l->ended || l->moving || l->greeting->out_len)
             return false;
     return true;
 }
