@@ -66,6 +66,15 @@ struct pd {
     int uses;
 };
 
+/* Bytes that have been written and that nobody sees. */
+struct hidden {
+    struct hidden *next;
+    char *to;
+    size_t bytes;
+    uint64_t before; /* the read that came behind it; 0: none has */
+    char data[];
+};
+
 struct mr {
     struct ibv_mr base;
     struct object object;
@@ -75,6 +84,7 @@ struct mr {
     size_t locked;
     void *map; /* of a dma-buf */
     size_t mapped;
+    struct hidden *first, **last; /* of a dma-buf, in the order in which they came */
 };
 
 struct channel {
@@ -90,6 +100,7 @@ struct cqe {
     bool send;
     bool solicited;
     uint64_t slot;
+    uint64_t read; /* of a read, its number */
 };
 
 struct cqes {
@@ -117,6 +128,7 @@ struct send {
     uint64_t bytes;
     uint64_t cut[PIECES + 1]; /* piece i is cut[i] to cut[i + 1] */
     unsigned todo;            /* a bit a piece */
+    uint64_t read;            /* of a read that has been done, its number among all */
     bool checked;
     enum ibv_wc_status status;
 };
@@ -178,6 +190,7 @@ struct world {
     enum ibv_wc_status spoilt[FAULTS];
     bool fatal[PROVIDER_DEVICES];
     uint32_t next_key;
+    uint32_t reads;
     uint32_t next_qp[PROVIDER_DEVICES];
     uint64_t random;
     uint64_t epoch; /* counts changes of who may talk to whom */
@@ -224,6 +237,11 @@ struct mr *pv_mr_find(uint32_t key);
  * Remote: of the other end, which may only do what `q` allows. */
 char *pv_local(const struct qp *q, const struct ibv_sge *sge, unsigned access, const char **why_out);
 char *pv_remote(const struct qp *q, uint64_t addr, uint64_t bytes, uint32_t key, unsigned access);
+/* Where bytes that another end writes to `at` go to: there, or where nobody sees them yet. */
+char *pv_hide(uint32_t key, char *at, uint64_t bytes);
+/* A read of this memory has been done: its number, by which what had come before is seen once the read is polled. */
+uint64_t pv_read(uint32_t key);
+void pv_uncover(uint64_t read);
 void pv_mr_free(struct mr *mr);
 
 /* ---- queues.c ---- */
@@ -231,8 +249,8 @@ void pv_mr_free(struct mr *mr);
 void pv_cqes_put(struct cqes *list, struct cqe *e);
 struct cqe *pv_cqes_take(struct cqes *list);
 void pv_cqes_free(struct cqes *list);
-/* A completion comes to be; it is seen later. */
-void pv_complete(struct qp *q, bool send, uint64_t slot, const struct ibv_wc *wc, bool solicited);
+/* A completion comes to be; it is seen later.  read: that of a read, by its number; else 0. */
+void pv_complete(struct qp *q, bool send, uint64_t slot, const struct ibv_wc *wc, bool solicited, uint64_t read);
 /* It is seen now. */
 void pv_show(struct cq *cq, struct cqe *e);
 void pv_cq_free(struct cq *cq);

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #undef ibv_reg_mr
@@ -89,6 +91,7 @@ static struct mr *new_mr(struct ibv_pd *pd, char *at, size_t bytes, uint64_t iov
     ((struct pd *)pd)->uses++;
     world.count.registrations++;
     world.count.relaxed += !!(access & IBV_ACCESS_RELAXED_ORDERING);
+    world.count.readable += !!(access & IBV_ACCESS_REMOTE_READ);
     return mr;
 }
 
@@ -218,6 +221,53 @@ char *pv_remote(const struct qp *q, uint64_t addr, uint64_t bytes, uint32_t key,
     return NULL;
 }
 
+/* ---- what is written to a device's memory ----------------------------------------------------------------------- */
+
+/* A dma-buf stands for the memory of a GPU.  A write to that may still be on its way when the completion that tells of
+ * it has reached the processor, which it does by another; a read by the same way pushes it in front of itself. */
+char *pv_hide(uint32_t key, char *at, uint64_t bytes)
+{
+    struct mr *mr = pv_mr_find(key);
+    if (!mr || !mr->map)
+        return at;
+    struct hidden *h = calloc(1, sizeof *h + (size_t)bytes);
+    if (!h)
+        abort();
+    h->to = at;
+    h->bytes = (size_t)bytes;
+    *(mr->first ? mr->last : &mr->first) = h;
+    mr->last = &h->next;
+    world.count.hidden++;
+    return h->data;
+}
+
+uint64_t pv_read(uint32_t key)
+{
+    const struct mr *mr = pv_mr_find(key);
+    const uint64_t read = (uint64_t)key << 32 | ++world.reads;
+    for (struct hidden *h = mr ? mr->first : NULL; h; h = h->next)
+        h->before = h->before ? h->before : read;
+    return read;
+}
+
+static void take_first(struct mr *mr, bool show)
+{
+    struct hidden *h = mr->first;
+    mr->first = h->next;
+    if (show) {
+        memcpy(h->to, h->data, h->bytes);
+        world.count.hidden--;
+    }
+    free(h);
+}
+
+void pv_uncover(uint64_t read)
+{
+    struct mr *mr = pv_mr_find((uint32_t)(read >> 32));
+    while (mr && mr->first && mr->first->before && mr->first->before <= read)
+        take_first(mr, true);
+}
+
 /* ---- deregistering --------------------------------------------------------------------------------------------- */
 
 static bool names(const struct ibv_sge *sge, int sges, uint32_t lkey)
@@ -250,6 +300,8 @@ void pv_mr_free(struct mr *mr)
 {
     ((struct pd *)mr->base.pd)->uses--;
     world.count.locked -= mr->locked;
+    while (mr->first)
+        take_first(mr, false);
     if (mr->map)
         munmap(mr->map, mr->mapped);
     pv_free(MR, mr);

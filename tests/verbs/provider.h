@@ -43,9 +43,10 @@ struct provider_device {
     int max_qp_wr;
     int max_cqe;
     int max_rd_atomic;
-    bool no_imm;            /* as iWARP: WRITE_WITH_IMM and SEND_WITH_IMM are not known */
-    bool relaxed_ordering;  /* IBV_ACCESS_RELAXED_ORDERING is seen; otherwise left out, as an older kernel does */
-    bool dmabuf;            /* ibv_reg_dmabuf_mr() takes what can be mapped */
+    bool no_imm;           /* as iWARP: WRITE_WITH_IMM and SEND_WITH_IMM are not known */
+    bool relaxed_ordering; /* IBV_ACCESS_RELAXED_ORDERING is seen; otherwise left out, as an older kernel does */
+    bool dmabuf;           /* ibv_reg_dmabuf_mr() takes what can be mapped; what is written there by RDMA is seen when a
+                              read through the same registration, posted after it had come, has been polled */
     uint64_t locked_memory; /* bytes that may be registered, in whole pages; 0: any */
     int open_error;         /* errno of ibv_open_device() */
     uint8_t active_width;
@@ -81,7 +82,9 @@ struct provider_counters {
     uint64_t async_events;
     uint64_t registrations; /* ever */
     uint64_t relaxed;       /* of them with IBV_ACCESS_RELAXED_ORDERING */
+    uint64_t readable;      /* of them with IBV_ACCESS_REMOTE_READ */
     uint64_t dmabufs;
+    uint64_t hidden; /* pieces of writes to them that nobody sees yet, or ever did */
     uint64_t locked; /* bytes now registered, in whole pages */
     /* what is alive now */
     uint64_t devices; /* structs of device lists that are not freed, or whose device is open */

@@ -55,7 +55,7 @@ static void overrun(struct cq *cq)
     }
 }
 
-void pv_complete(struct qp *q, bool send, uint64_t slot, const struct ibv_wc *wc, bool solicited)
+void pv_complete(struct qp *q, bool send, uint64_t slot, const struct ibv_wc *wc, bool solicited, uint64_t read)
 {
     struct cq *cq = (struct cq *)(send ? q->base.send_cq : q->base.recv_cq);
     world.count.failures += wc->status != IBV_WC_SUCCESS;
@@ -73,6 +73,7 @@ void pv_complete(struct qp *q, bool send, uint64_t slot, const struct ibv_wc *wc
     e->send = send;
     e->solicited = solicited || wc->status != IBV_WC_SUCCESS;
     e->slot = slot;
+    e->read = read;
     cq->held++;
     pv_cqes_put(&q->out[send], e);
 }
@@ -108,6 +109,8 @@ static int poll_some(struct cq *cq, int most, struct ibv_wc *wc)
         struct cqe *e = pv_cqes_take(&cq->seen);
         cq->held--;
         see(e);
+        if (e->read)
+            pv_uncover(e->read);
         wc[n] = e->wc;
         free(e);
     }

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/verbs/rig.h"
@@ -652,7 +651,7 @@ Test(verbs, events_of_a_device_reach_its_contexts)
 static void make_empty(struct provider_world *w) { w->devices = 0; }
 static void make_closed(struct provider_world *w) { w->device[0].open_error = EACCES; }
 static void make_poor(struct provider_world *w) { w->device[0].locked_memory = 3 * 4096; }
-static void make_old(struct provider_world *w) { w->device[0].relaxed_ordering = w->device[0].dmabuf = false; }
+static void make_old(struct provider_world *w) { w->device[0].relaxed_ordering = false; }
 
 Test(verbs, no_devices_or_none_that_opens)
 {
@@ -712,36 +711,6 @@ Test(verbs, memory_that_may_be_locked_ends)
     cr_assert_eq(ibv_dereg_mr(second), 0);
     rig_close(&r);
     free(at);
-}
-
-Test(verbs, a_dmabuf_is_what_it_maps)
-{
-    enum { BYTES = 8192, OFFSET = 4096 + 64 };
-    struct rig r;
-    struct ibv_wc wc;
-    const int fd = memfd_create("test", MFD_CLOEXEC);
-    cr_assert(fd >= 0 && !ftruncate(fd, BYTES));
-    unsigned char *view = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    provider_control.reset(1);
-    rig_open(&r);
-    rig_connect(&r);
-    struct ibv_mr *mr = ibv_reg_dmabuf_mr(r.b.pd, OFFSET, 1000, OFFSET, fd, RIG_ACCESS);
-    cr_assert(mr);
-    memset(r.a.bytes, 7, 1000);
-    struct ibv_sge sge = rig_sge(&r.a, 0, 1000);
-    struct ibv_send_wr wr = rig_wr(&r.b, 0, &sge, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED), *bad;
-    wr.wr.rdma.remote_addr = OFFSET;
-    wr.wr.rdma.rkey = mr->rkey;
-    cr_assert_eq(ibv_post_send(r.a.qp, &wr, &bad), 0);
-    rig_poll(&r.a, 1, &wc);
-    cr_assert_eq(wc.status, IBV_WC_SUCCESS);
-    cr_assert_arr_eq(view + OFFSET, r.a.bytes, 1000);
-    cr_assert_eq(ibv_dereg_mr(mr), 0);
-    shape(make_old);
-    cr_assert(!ibv_reg_dmabuf_mr(r.a.pd, 0, 1000, 0, fd, RIG_ACCESS) && errno == EOPNOTSUPP);
-    munmap(view, BYTES);
-    close(fd);
-    rig_close(&r);
 }
 
 Test(verbs, relaxed_ordering_is_left_out_where_it_is_not_known)

@@ -46,7 +46,7 @@ static void end_send(struct qp *q, enum ibv_wc_status status)
     free(s->inlined);
     s->inlined = NULL;
     if (status != IBV_WC_SUCCESS || (s->wr.send_flags & IBV_SEND_SIGNALED))
-        pv_complete(q, true, slot, &wc, false);
+        pv_complete(q, true, slot, &wc, false, status == IBV_WC_SUCCESS ? s->read : 0);
 }
 
 /* `by`: what arrived; NULL: nothing did. */
@@ -65,7 +65,7 @@ static void end_recv(struct qp *q, const struct qp *from, const struct send *by,
         wc.pkey_index = 0;
         wc.slid = wc.sl = wc.dlid_path_bits = 0;
     }
-    pv_complete(q, false, slot, &wc, by && (by->wr.send_flags & IBV_SEND_SOLICITED));
+    pv_complete(q, false, slot, &wc, by && (by->wr.send_flags & IBV_SEND_SOLICITED), 0);
 }
 
 void pv_fail(struct qp *q)
@@ -233,7 +233,7 @@ static void land(struct qp *q, struct qp *to, struct send *s, bool overtakes)
     char *at = NULL;
     if (!far_end(to, s, IBV_ACCESS_REMOTE_WRITE, &at))
         s->status = IBV_WC_REM_ACCESS_ERR;
-    else if (from < end && !take_out(q, s, from, end, at + from))
+    else if (from < end && !take_out(q, s, from, end, pv_hide(s->wr.wr.rdma.rkey, at + from, end - from)))
         s->status = IBV_WC_LOC_PROT_ERR;
     world.count.reordered += overtakes || (s->todo & ((1u << piece) - 1));
     s->todo = s->status == IBV_WC_SUCCESS ? s->todo & ~(1u << piece) : 0;
@@ -311,20 +311,22 @@ static bool receive(struct qp *q, struct qp *to, const struct send *s, uint64_t 
     return q->state == IBV_QPS_RTS;
 }
 
-static bool fetch(struct qp *q, struct qp *to, const struct send *s)
+static bool fetch(struct qp *q, struct qp *to, struct send *s)
 {
     char *at = NULL;
     if (!far_end(to, s, IBV_ACCESS_REMOTE_READ, &at))
         give_up(q, to, IBV_WC_REM_ACCESS_ERR);
     else if (!move(q, s->sge, 0, s->bytes, at, in))
         give_up(q, to, IBV_WC_LOC_PROT_ERR);
+    else if (s->bytes)
+        s->read = pv_read(s->wr.wr.rdma.rkey);
     return q->state == IBV_QPS_RTS;
 }
 
 /* False: the oldest has not ended well. */
 static bool deliver(struct qp *q, struct qp *to, uint64_t now)
 {
-    const struct send *s = pv_send(q, q->sq.done);
+    struct send *s = pv_send(q, q->sq.done);
     if (is_write(s) && s->todo)
         return false;
     if (s->status != IBV_WC_SUCCESS) {
