@@ -47,19 +47,37 @@ struct ri_end {
     const char *name; /* "rank 3 (host:pid)" for messages; lives as long as the link   */
 };
 
+/* Moves bytes between memory of a device, at one or both ends, and of the host; they have arrived when it returns.
+ * Takes as long as the bytes do.  A failure has said its reason (ri_fail).  Any thread. */
+typedef ring_status_t ri_copy_fn(void *to, const void *from, size_t bytes);
+
 /* Memory that the caller has registered, or had from the library.  serial: no other region of the process has it, or
- * will. */
+ * will.
+ *
+ * It is the host's, or that of a device (a GPU), which the processor neither reads nor writes: its bytes go by copy(),
+ * or by the hardware of a transport that can reach them.  Then the last three say how.  dmabuf is the owner's, who has
+ * it open for as long as the region is found; who needs the memory longer holds it by something made of it. */
 struct ri_region {
     void *begin;
     size_t bytes;
     uint64_t serial;
+    ri_copy_fn *copy;   /* NULL: the host's memory                                                   */
+    int dmabuf;         /* a descriptor of the device's memory, or -1: there is none                 */
+    uint64_t dmabuf_at; /* where in it the region begins, in bytes                                   */
+    bool flush;         /* what other hardware has written may still be on its way when it says so:
+                           all of it is there once that hardware has read from the region again      */
 };
 
 /* For transports that register memory with a device.  find: the region that a buffer is wholly inside of; false: none.
- * version: changes whenever a region comes or goes; odd: just now.  Any thread, and neither waits. */
+ * version: changes whenever a region comes or goes; odd: just now.  Any thread, and neither waits.
+ *
+ * devices: there may be regions of devices.  Then a buffer is looked for before any byte of it is touched, and what is
+ * not found, or is not wholly inside one region, is the host's.  Else all are the host's, and nobody looks.  So far
+ * only verbs looks: no other transport may be given a buffer of a device's. */
 struct ri_memory {
     bool (*find)(const void *at, size_t bytes, struct ri_region *region_out);
     uint32_t (*version)(void);
+    bool devices;
 };
 
 /* A transport's private structs start with these. */

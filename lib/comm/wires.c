@@ -195,7 +195,7 @@ static bool find_region(const void *at, size_t bytes, struct ri_region *region_o
     struct ri_heap_block block;
     if (!ri_heap_block(at, bytes, &block))
         return false;
-    *region_out = (struct ri_region){block.begin, block.bytes, block.serial};
+    *region_out = (struct ri_region){.begin = block.begin, .bytes = block.bytes, .serial = block.serial};
     return true;
 }
 

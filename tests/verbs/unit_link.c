@@ -245,7 +245,7 @@ static const struct ri_memory memory = {.find = find_known, .version = version_k
 static void know(int i, unsigned char *at, size_t bytes)
 {
     static uint64_t serial;
-    known[i] = (struct ri_region){at, bytes, ++serial};
+    known[i] = (struct ri_region){.begin = at, .bytes = bytes, .serial = ++serial};
     known_version += 2;
 }
 

@@ -39,4 +39,12 @@ bool link_run(struct rig *rig, unsigned ms);
 /* Every job is back, and lost or whole; how many are lost. */
 unsigned link_judge(struct rig *rig);
 
+/* As rig_close(), but what is left and what was wrong is not looked at. */
+void link_put_away(struct rig *rig);
+
+/* What is logged goes to a file meanwhile, and then to text_out. */
+int link_listen(int *kept_out);
+void link_heard(int file, int kept, char *text_out, size_t cap);
+unsigned link_times_said(const char *text, const char *what);
+
 #endif

@@ -104,7 +104,7 @@ static bool try_open(struct rig *rig, int i, const char *library)
     return e->t->open(e->ctx) == RING_OK;
 }
 
-static void put_away(struct rig *rig)
+void link_put_away(struct rig *rig)
 {
     for (int i = 0; i < 2; i++) {
         struct rig_end *e = &rig->end[i];
@@ -124,7 +124,7 @@ static void put_away(struct rig *rig)
 static void give_all_back(struct rig *rig, const struct call *c, unsigned nth)
 {
     char text[512] = "";
-    put_away(rig);
+    link_put_away(rig);
     if (c->gives)
         (void)provider_control.reset(1);
     const struct provider_counters n = link_counted();
@@ -331,7 +331,7 @@ static size_t spoilt_greeting(size_t flip_at, size_t cut_at, unsigned bit)
     cr_assert(!rig.end[0].out && !rig.end[1].out, "bit %u of byte %zu, cut at %zu", bit, flip_at, cut_at);
     close(w.fd[0]);
     close(w.fd[1]);
-    put_away(&rig);
+    link_put_away(&rig);
     if (provider_control.violations(text, sizeof text))
         cr_assert(!strncmp(text, "remote access", 13), "bit %u of byte %zu: %s", bit, flip_at, text);
     return w.carried[0];
@@ -352,8 +352,7 @@ Test(verbs, a_spoilt_greeting_ends_the_link_or_not, .timeout = 200)
 
 /* ---- ends that do not go together ------------------------------------------------------------------------------ */
 
-/* What is logged goes to a file meanwhile. */
-static int begin_listening(int *kept_out)
+int link_listen(int *kept_out)
 {
     const int file = memfd_create("log", MFD_CLOEXEC);
     cr_assert_geq(file, 0);
@@ -363,7 +362,7 @@ static int begin_listening(int *kept_out)
     return file;
 }
 
-static void end_listening(int file, int kept, char *text_out, size_t cap)
+void link_heard(int file, int kept, char *text_out, size_t cap)
 {
     dup2(kept, STDERR_FILENO);
     close(kept);
@@ -372,7 +371,7 @@ static void end_listening(int file, int kept, char *text_out, size_t cap)
     close(file);
 }
 
-static unsigned times_said(const char *text, const char *what)
+unsigned link_times_said(const char *text, const char *what)
 {
     unsigned n = 0;
     for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
@@ -429,15 +428,15 @@ Test(verbs, ends_that_do_not_go_together_say_why, .timeout = 60)
         const uint32_t n = rig_sockets(&rig, mine, theirs);
         cr_assert_eq(rig_connect(&rig, 0, mine, n), RING_OK);
         cr_assert_eq(rig_connect(&rig, 1, theirs, n), RING_OK);
-        const int file = begin_listening(&kept);
+        const int file = link_listen(&kept);
         const struct job *j = rig_send(&rig, 0, 0, 10, 1), *k = rig_recv(&rig, 1, 0, 10, 1, 0);
         const bool back = link_run(&rig, SOON);
-        end_listening(file, kept, text, sizeof text);
+        link_heard(file, kept, text, sizeof text);
         cr_assert(back, "misfit %zu", i);
         rig_expect(j, RING_ERR_PEER_LOST);
         rig_expect(k, RING_ERR_PEER_LOST);
-        cr_assert_eq(times_said(text, misfits[i].said), 2, "both ends are to say %s, and said: %s", misfits[i].said,
-                     text);
+        cr_assert_eq(link_times_said(text, misfits[i].said), 2, "both ends are to say %s, and said: %s",
+                     misfits[i].said, text);
         rig_close(&rig);
     }
 }

@@ -43,5 +43,7 @@ void verbs_ctx_leave(struct verbs_ctx *c, struct verbs_lane *lane);
 bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out);
 /* The remote keys of it by the link's rails. */
 bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS]);
+/* Bytes from or to a buffer that may be a GPU's; a failure breaks the link. */
+bool verbs_ctx_copy(struct verbs_link *l, const void *buffer, void *to, const void *from, size_t bytes);
 
 #endif

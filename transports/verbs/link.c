@@ -53,6 +53,19 @@ static bool write_on(struct verbs_lane *lane, const struct verbs_write *w)
     return false;
 }
 
+/* The processor is not to touch a buffer before it has been looked up. */
+static bool may_be_gpu(const struct verbs_link *l) { return l->base.ctx->memory && l->base.ctx->memory->devices; }
+
+/* From or to the buffer; false: the link is broken. */
+static bool copy(struct verbs_link *l, const void *buffer, void *to, const void *from, size_t bytes)
+{
+    if (may_be_gpu(l))
+        return verbs_ctx_copy(l, buffer, to, from, bytes);
+    if (bytes)
+        memcpy(to, from, bytes);
+    return true;
+}
+
 /* ---- slots ----------------------------------------------------------------------------------------------------- */
 
 static unsigned char *take_slot(uint32_t *free, unsigned char slots[][VERBS_CHUNK])
@@ -79,9 +92,9 @@ static bool send_eager(struct verbs_link *l, struct ri_xfer *x)
     const size_t i = l->eager_sent % VERBS_EAGERS;
     if (l->eager_sent - l->eager_credit >= VERBS_EAGERS || !has_room(lane))
         return false;
-    const bool copied = x->len > lane->inline_most;
-    if (copied)
-        memcpy(l->window->eager_out[i], x->buf, x->len);
+    const bool copied = x->len > lane->inline_most || may_be_gpu(l);
+    if (copied && !copy(l, x->buf, l->window->eager_out[i], x->buf, x->len))
+        return false;
     const struct verbs_write w = {.at = copied ? l->window->eager_out[i] : x->buf,
                                   .bytes = x->len,
                                   .key = l->window_mr[lane->rail_at]->lkey,
@@ -131,7 +144,8 @@ static bool send_piece(struct verbs_link *l, struct ri_xfer *x, const struct ver
         bytes = bytes < VERBS_CHUNK ? bytes : VERBS_CHUNK;
         if (!(slot = take_slot(&l->chunks_out_free, l->window->chunk_out)))
             return false;
-        memcpy(slot, from, bytes);
+        if (!copy(l, from, slot, from, bytes))
+            return false;
         from = slot;
         key = l->window_mr[lane->rail_at]->lkey;
     }
@@ -255,21 +269,22 @@ static unsigned grant_all(struct verbs_link *l)
     return moved;
 }
 
-static void hand_on(struct ri_xfer *x, const unsigned char *from, size_t bytes)
+static bool hand_on(struct verbs_link *l, struct ri_xfer *x, const unsigned char *from, size_t bytes)
 {
+    unsigned char *to = x->sink || !bytes ? NULL : (unsigned char *)x->buf + x->moved;
     if (x->sink && bytes)
         x->sink(x, x->moved, from, bytes);
-    else if (bytes)
-        memcpy((unsigned char *)x->buf + x->moved, from, bytes);
+    else if (bytes && !copy(l, to, to, from, bytes))
+        return false;
     x->moved += bytes;
+    return true;
 }
 
 static bool take_eager(struct verbs_link *l, struct ri_xfer *x)
 {
     if (l->eager_heard == l->eager_taken)
         return false;
-    hand_on(x, l->window->eager_in[l->eager_taken++ % VERBS_EAGERS], x->len);
-    return true;
+    return hand_on(l, x, l->window->eager_in[l->eager_taken++ % VERBS_EAGERS], x->len);
 }
 
 static bool take_landed(struct verbs_link *l, struct ri_xfer *x)
@@ -279,7 +294,8 @@ static bool take_landed(struct verbs_link *l, struct ri_xfer *x)
         if (l->landings_taken == l->grants_given || landing->parts)
             return false;
         if (landing->slot) {
-            hand_on(x, landing->at, landing->bytes);
+            if (!hand_on(l, x, landing->at, landing->bytes))
+                return false;
             put_slot(&l->chunks_in_free, l->window->chunk_in, landing->at);
         } else
             x->moved += landing->bytes;

@@ -120,7 +120,7 @@ struct ibv_mr *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memor
     cache->version = version;
     struct verbs_region *r = find(cache, memory, at, bytes);
     const uint32_t bit = 1u << rail->index;
-    if (!r || r->refused & bit)
+    if (!r || r->region.copy || r->refused & bit)
         return NULL;
     if (!r->mr[rail->index] && !(r->mr[rail->index] = verbs_mr_register(rail, r->region.begin, r->region.bytes))) {
         ri_log(RI_LOG_INFO, "%zu bytes of registered memory are copied, for %s refuses them: %s", r->region.bytes,
@@ -128,6 +128,17 @@ struct ibv_mr *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memor
         r->refused |= bit;
     }
     return r->mr[rail->index];
+}
+
+ring_status_t verbs_mr_copy(const struct ri_memory *memory, const void *buffer, void *to, const void *from,
+                            size_t bytes)
+{
+    struct ri_region region;
+    if (bytes && memory && memory->devices && memory->find(buffer, bytes, &region) && region.copy)
+        return region.copy(to, from, bytes);
+    if (bytes)
+        memcpy(to, from, bytes);
+    return RING_OK;
 }
 
 void verbs_mr_clear(struct verbs_mr_cache *cache, struct verbs_rail *rails)

@@ -4,7 +4,7 @@
  * What the caller has registered, or had from the library (struct ri_memory), is registered with a device when it is
  * first used there, whole, and stays so until it is gone: every region has a number that no other ever has, so one that
  * has come to the same address is another one.  Nothing hooks into malloc: other memory is copied.  A region that a
- * device refuses is copied too, and is not tried again.
+ * device refuses is copied too, and is not tried again.  So is memory of a GPU.
  *
  * Cost: a look at a number and two comparisons when the region is the last one; else a search by halves.  Memory: a
  * table per context.  Threads: those of the context. */
@@ -36,5 +36,8 @@ struct ibv_mr *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memor
 void verbs_mr_clear(struct verbs_mr_cache *cache, struct verbs_rail *rails);
 /* As wide as needed and no wider: the peer writes, and nobody reads. */
 struct ibv_mr *verbs_mr_register(const struct verbs_rail *rail, void *at, size_t bytes);
+/* Bytes from or to a buffer of the caller's, which may be a GPU's: `buffer` is that one of the two. */
+ring_status_t verbs_mr_copy(const struct ri_memory *memory, const void *buffer, void *to, const void *from,
+                            size_t bytes);
 
 #endif

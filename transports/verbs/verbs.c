@@ -203,6 +203,15 @@ bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, 
     return true;
 }
 
+bool verbs_ctx_copy(struct verbs_link *l, const void *buffer, void *to, const void *from, size_t bytes)
+{
+    if (!verbs_mr_copy(l->base.ctx->memory, buffer, to, from, bytes))
+        return true;
+    ri_log(RI_LOG_WARN, "%s: the link to %s is lost", ri_error_get(), l->base.peer.name);
+    verbs_link_break(l, ri_error_get());
+    return false;
+}
+
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
 
 static uint64_t event_of(const void *what, int kind)
