@@ -39,10 +39,16 @@ static inline bool verbs_ctx_splits(const struct verbs_link *l) { return l->base
 ring_status_t verbs_ctx_enter(struct verbs_ctx *c, struct verbs_lane *lane);
 void verbs_ctx_leave(struct verbs_ctx *c, struct verbs_lane *lane);
 
-/* The local key of memory of the caller's; false: it is not registered, and has to be copied. */
-bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out);
-/* The remote keys of it by the link's rails. */
-bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS]);
+/* Room in the rail's completion queue. */
+ring_status_t verbs_ctx_room(struct verbs_rail *rail, int completions);
+
+/* The local key of memory of the caller's, and whether it is a GPU's; false: it is not registered, and has to be
+ * copied. */
+bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out,
+                   bool *gpu_out);
+/* The remote keys of it by the link's rails, and whether what comes by them is to be flushed. */
+bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS],
+                            bool *flush_out);
 /* Bytes from or to a buffer that may be a GPU's; a failure breaks the link. */
 bool verbs_ctx_copy(struct verbs_link *l, const void *buffer, void *to, const void *from, size_t bytes);
 

@@ -116,7 +116,7 @@ static ring_status_t open_window(struct verbs_link *l)
 {
     for (uint32_t r = 0; r < l->rails; r++) {
         struct verbs_rail *rail = l->rail[r];
-        l->window_mr[r] = verbs_mr_register(rail, l->window, sizeof *l->window);
+        l->window_mr[r] = verbs_mr_register(rail, l->window, sizeof *l->window, 0);
         if (!l->window_mr[r])
             return verbs_meet_no_memory(rail, sizeof *l->window);
     }

@@ -156,7 +156,7 @@ bool verbs_lane_write(struct verbs_lane *lane, const struct verbs_write *w)
     write.wr.rdma.remote_addr = w->to;
     write.wr.rdma.rkey = w->to_key[lane->rail_at];
     write.imm_data = word;
-    if (w->bytes && w->bytes <= lane->inline_most)
+    if (w->bytes && w->bytes <= lane->inline_most && !w->gpu)
         write.send_flags = IBV_SEND_INLINE;
     tell.opcode = immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND;
     tell.imm_data = word;

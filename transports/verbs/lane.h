@@ -40,6 +40,7 @@ struct verbs_rail {
     size_t fence_from;     /* bytes from which what is written is followed by an empty write with the immediate data */
     int cq_room, cq_taken; /* completions            */
     unsigned cq_events;    /* not acknowledged yet   */
+    struct verbs_flush *flush; /* NULL: not needed yet */
 };
 
 /* How packets reach the peer's queue pair. */
@@ -61,6 +62,7 @@ struct verbs_write {
     bool tells;             /* the peer, with these */
     uint32_t immediate;     /* data                 */
     bool signalled;
+    bool gpu;             /* at: the processor cannot read it      */
     struct ri_xfer *xfer; /* a piece of this; or NULL           */
     unsigned char *slot;  /* that it is copied from; or NULL    */
 };

@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "transports/verbs/ctx.h"
+#include "transports/verbs/flush.h"
 
 enum { SPLIT_AT = 128, NONE = -1 }; /* bytes: parts of a grant begin at multiples */
 
@@ -137,10 +138,11 @@ static bool send_piece(struct verbs_link *l, struct ri_xfer *x, const struct ver
     size_t bytes = end - l->grant_at < l->most ? end - l->grant_at : l->most;
     const unsigned char *from = (const unsigned char *)x->buf + x->moved;
     uint32_t key;
+    bool gpu = false;
     unsigned char *slot = NULL;
     if (!has_room(lane))
         return false;
-    if (!verbs_ctx_key(l, lane->rail, from, bytes, &key)) {
+    if (!verbs_ctx_key(l, lane->rail, from, bytes, &key, &gpu)) {
         bytes = bytes < VERBS_CHUNK ? bytes : VERBS_CHUNK;
         if (!(slot = take_slot(&l->chunks_out_free, l->window->chunk_out)))
             return false;
@@ -158,6 +160,7 @@ static bool send_piece(struct verbs_link *l, struct ri_xfer *x, const struct ver
                                   .tells = last,
                                   .immediate = word_of(VERBS_TELL_DATA, l->grants_used),
                                   .signalled = last || slot,
+                                  .gpu = gpu,
                                   .xfer = x,
                                   .slot = slot};
     x->held++;
@@ -231,10 +234,11 @@ static bool grant(struct verbs_link *l, struct ri_xfer *x)
         return false;
     *g = (struct verbs_grant){.bytes = left, .number = (uint32_t)l->grants_given};
     *landing = (struct verbs_landing){.at = (unsigned char *)x->buf + l->granted_for};
-    if (x->sink || !verbs_ctx_landing_keys(l, landing->at, left, g->key)) {
+    if (x->sink || !verbs_ctx_landing_keys(l, landing->at, left, g->key, &landing->flush)) {
         if (!(landing->at = take_slot(&l->chunks_in_free, l->window->chunk_in)))
             return false;
         landing->slot = true;
+        landing->flush = false;
         g->bytes = left < VERBS_CHUNK ? left : VERBS_CHUNK;
         for (uint32_t r = 0; r < l->rails; r++)
             g->key[r] = l->window_mr[r]->rkey;
@@ -291,7 +295,7 @@ static bool take_landed(struct verbs_link *l, struct ri_xfer *x)
 {
     while (x->moved < x->len) {
         struct verbs_landing *landing = &l->landing[l->landings_taken % VERBS_GRANTS];
-        if (l->landings_taken == l->grants_given || landing->parts)
+        if (l->landings_taken == l->grants_given || landing->parts || (landing->flush && !verbs_flush_done(l, landing)))
             return false;
         if (landing->slot) {
             if (!hand_on(l, x, landing->at, landing->bytes))
@@ -340,8 +344,9 @@ static unsigned receive_all(struct verbs_link *l, struct ri_queue *done)
 
 /* ---- being told ------------------------------------------------------------------------------------------------ */
 
-bool verbs_link_told(struct verbs_link *l, uint32_t word)
+bool verbs_link_told(struct verbs_lane *lane, uint32_t word)
 {
+    struct verbs_link *l = lane->link;
     const uint32_t number = word & ((1u << VERBS_TELL_AT) - 1), low = (1u << VERBS_TELL_AT) - 1;
     switch ((enum verbs_tell)(word >> VERBS_TELL_AT)) {
     case VERBS_TELL_EAGER:
@@ -351,7 +356,12 @@ bool verbs_link_told(struct verbs_link *l, uint32_t word)
         struct verbs_landing *landing = &l->landing[number % VERBS_GRANTS];
         const uint32_t ahead = (uint32_t)(number - l->landings_taken) & low;
         l->data_heard++;
-        return ahead < l->grants_given - l->landings_taken && landing->parts && landing->parts--;
+        if (ahead >= l->grants_given - l->landings_taken || !landing->parts)
+            return false;
+        landing->parts--;
+        if (landing->flush)
+            verbs_flush_heard(lane, landing);
+        return true;
     }
     case VERBS_TELL_GRANT:
         return number == (l->grants_heard++ & low) && l->grants_heard - l->grants_used <= VERBS_GRANTS;
@@ -380,10 +390,11 @@ static unsigned fail(struct ri_queue *q, struct ri_xfer **next, struct ri_queue 
     return moved;
 }
 
-/* Nothing that was sent before the end is still on its way. */
+/* Nothing that was sent before the end is still on its way, be it to a GPU. */
 static bool all_has_come(const struct verbs_link *l)
 {
-    return l->broken || !l->told_end || (l->eager_heard >= l->end_eager && l->data_heard >= l->end_data) ||
+    return l->broken || !l->told_end ||
+           (l->eager_heard >= l->end_eager && l->data_heard >= l->end_data && !l->flushing) ||
            ri_now() >= l->end_deadline;
 }
 

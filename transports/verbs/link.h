@@ -59,8 +59,10 @@ struct verbs_window {
 struct verbs_landing {
     unsigned char *at;
     size_t bytes;
-    uint32_t parts; /* still to be told of */
-    bool slot;      /* one of chunk_in     */
+    uint32_t parts;         /* still to be told of */
+    bool slot;              /* one of chunk_in     */
+    bool flush;             /* memory of a GPU (flush.h) */
+    uint32_t unread, reads; /* rails by which it came and that have not read from it, bits; reads under way */
 };
 
 struct verbs_greeting {
@@ -112,6 +114,7 @@ struct verbs_link {
     uint64_t grants_given, landings_taken;
     struct verbs_landing landing[VERBS_GRANTS];
     uint32_t chunks_in_free, chunks_out_free; /* bits */
+    uint32_t flushing;                        /* of the landings, those told of wholly that are not there yet */
 
     bool listed; /* among the context's links with something to do */
     bool ended;  /* the socket has: what has been sent still comes, up to these, until then */
@@ -134,8 +137,8 @@ static inline struct verbs_ctx *verbs_ctx_of(const struct verbs_link *l) { retur
 
 /* Whole messages that could be moved now; > 0 when anything moved. */
 unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done);
-/* Immediate data of the peer's; false: it makes no sense. */
-bool verbs_link_told(struct verbs_link *l, uint32_t word);
+/* Immediate data of the peer's, by this lane; false: it makes no sense. */
+bool verbs_link_told(struct verbs_lane *lane, uint32_t word);
 /* Of a lane: all places up to `to` are complete. */
 void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 void verbs_link_break(struct verbs_link *l, const char *why);

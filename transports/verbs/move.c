@@ -92,10 +92,10 @@ static unsigned say_lost(struct verbs_link *l, uint32_t rail)
 static bool change_key(struct verbs_link *l, const struct verbs_lane *lane, struct verbs_write *w)
 {
     const uintptr_t window = (uintptr_t)l->window, at = (uintptr_t)w->at;
-    if (w->bytes <= lane->inline_most)
+    if (w->bytes <= lane->inline_most && !w->gpu)
         return true;
     if (at < window || at - window >= sizeof *l->window)
-        return verbs_ctx_key(l, lane->rail, w->at, w->bytes, &w->key);
+        return verbs_ctx_key(l, lane->rail, w->at, w->bytes, &w->key, &w->gpu);
     w->key = l->window_mr[lane->rail_at]->lkey;
     return true;
 }

@@ -7,14 +7,16 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "transports/verbs/gid.h"
+#include "transports/verbs/gpu.h"
 #include "transports/verbs/lane.h"
 
 enum { FIRST = 16 };
 
 /* What is written into may be passed on out of order: whoever waits for it waits for a completion. */
-struct ibv_mr *verbs_mr_register(const struct verbs_rail *rail, void *at, size_t bytes)
+struct ibv_mr *verbs_mr_register(const struct verbs_rail *rail, void *at, size_t bytes, int more)
 {
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    const int access = VERBS_MR_ACCESS | more;
     return rail->api->reg_mr_iova2 ? rail->api->reg_mr_iova2(rail->pd, at, bytes, (uintptr_t)at,
                                                              (unsigned)access | IBV_ACCESS_RELAXED_ORDERING)
                                    : rail->api->reg_mr(rail->pd, at, bytes, access);
@@ -109,8 +111,32 @@ static struct verbs_region *find(struct verbs_mr_cache *cache, const struct ri_m
     return &cache->table[i];
 }
 
-struct ibv_mr *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memory *memory, struct verbs_rail *rail,
-                             const void *at, size_t bytes)
+/* A rail's first says for all how it is done. */
+static struct ibv_mr *register_gpu(struct verbs_mr_cache *cache, const struct verbs_rail *rail,
+                                   const struct ri_region *region, char *why_out, size_t cap)
+{
+    const char *way = "";
+    struct ibv_mr *mr = verbs_gpu_register(rail, region, cache->root, &way, why_out, cap);
+    if (mr && !(cache->gpu_told >> rail->index & 1))
+        ri_log(RI_LOG_INFO, "%s registers memory of GPUs %s", rail->name, way);
+    cache->gpu_told |= mr ? 1u << rail->index : 0;
+    return mr;
+}
+
+static struct ibv_mr *register_region(struct verbs_mr_cache *cache, const struct verbs_rail *rail,
+                                      const struct ri_region *region)
+{
+    char why[VERBS_WHY];
+    struct ibv_mr *mr = region->copy ? register_gpu(cache, rail, region, why, sizeof why)
+                                     : verbs_mr_register(rail, region->begin, region->bytes, 0);
+    if (!mr)
+        ri_log(RI_LOG_INFO, "%zu bytes of %s are copied, for %s refuses them: %s", region->bytes,
+               region->copy ? "a GPU's memory" : "registered memory", rail->name, region->copy ? why : strerror(errno));
+    return mr;
+}
+
+const struct verbs_region *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memory *memory,
+                                         struct verbs_rail *rail, const void *at, size_t bytes)
 {
     if (!memory)
         return NULL;
@@ -120,14 +146,12 @@ struct ibv_mr *verbs_mr_find(struct verbs_mr_cache *cache, const struct ri_memor
     cache->version = version;
     struct verbs_region *r = find(cache, memory, at, bytes);
     const uint32_t bit = 1u << rail->index;
-    if (!r || r->region.copy || r->refused & bit)
+    if (!r || r->refused & bit)
         return NULL;
-    if (!r->mr[rail->index] && !(r->mr[rail->index] = verbs_mr_register(rail, r->region.begin, r->region.bytes))) {
-        ri_log(RI_LOG_INFO, "%zu bytes of registered memory are copied, for %s refuses them: %s", r->region.bytes,
-               rail->name, strerror(errno));
-        r->refused |= bit;
-    }
-    return r->mr[rail->index];
+    if (!r->mr[rail->index])
+        r->mr[rail->index] = register_region(cache, rail, &r->region);
+    r->refused |= r->mr[rail->index] ? 0 : bit;
+    return r->mr[rail->index] ? r : NULL;
 }
 
 ring_status_t verbs_mr_copy(const struct ri_memory *memory, const void *buffer, void *to, const void *from,

@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "transports/verbs/flush.h"
 
 enum { FIRST_LANES = 8 }; /* for whose completions there is room at first */
 
@@ -135,6 +136,7 @@ void verbs_ports_close(struct verbs_ctx *c)
 {
     for (uint32_t i = 0; i < c->rails; i++) {
         struct verbs_rail *rail = &c->rail[i];
+        verbs_flush_close(rail);
         if (rail->cq && rail->cq_events)
             c->api->ack_cq_events(rail->cq, rail->cq_events);
         if (rail->cq)

@@ -21,6 +21,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "transports/verbs/ctx.h"
+#include "transports/verbs/flush.h"
 #include "transports/verbs/ports.h"
 
 enum {
@@ -39,7 +40,7 @@ enum {
 static ring_status_t grow(struct verbs_ctx *c)
 {
     const uint32_t count = c->entry_count ? 2 * c->entry_count : ENTRIES_LEAST;
-    struct verbs_entry *entries = count <= UINT16_MAX + 1u ? ri_new(count, sizeof *entries) : NULL;
+    struct verbs_entry *entries = count <= VERBS_FLUSH_INDEX ? ri_new(count, sizeof *entries) : NULL;
     if (!entries)
         return ri_fail(RING_ERR_NOMEM, "no memory for a table of %u queue pairs", count);
     if (c->entry_count)
@@ -51,9 +52,9 @@ static ring_status_t grow(struct verbs_ctx *c)
 }
 
 /* As many completions as requests: a queue that overflows is lost. */
-static ring_status_t make_room(struct verbs_rail *rail)
+ring_status_t verbs_ctx_room(struct verbs_rail *rail, int completions)
 {
-    const int need = rail->cq_taken + LANE_SENDS + LANE_RECEIVES;
+    const int need = rail->cq_taken + completions;
     const int room = need > 2 * rail->cq_room ? need : 2 * rail->cq_room;
     if (need > rail->cq_room) {
         const int error = rail->api->resize_cq(rail->cq, room);
@@ -73,7 +74,7 @@ ring_status_t verbs_ctx_enter(struct verbs_ctx *c, struct verbs_lane *lane)
         i++;
     ring_status_t status = i == c->entry_count ? grow(c) : RING_OK;
     if (!status)
-        status = make_room(lane->rail);
+        status = verbs_ctx_room(lane->rail, LANE_SENDS + LANE_RECEIVES);
     if (status)
         return status;
     c->entries[i].lane = lane;
@@ -130,7 +131,7 @@ static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
     if (!lane->stopped && !verbs_lane_receive(lane, at % LANE_RECEIVES))
         verbs_move_lose(lane->link, lane->rail_at, "a receive request was refused");
     lane->heard++;
-    if (!verbs_link_told(lane->link, ntohl(word)))
+    if (!verbs_link_told(lane, ntohl(word)))
         verbs_link_break(lane->link, "the peer says what cannot be");
     verbs_ctx_list(lane->link);
 }
@@ -144,8 +145,10 @@ static uint64_t place_of(const struct verbs_lane *lane, uint64_t wr_id)
 static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
 {
     struct verbs_lane *lane = lane_of(c, wc->wr_id);
-    if (!lane)
+    if (!lane) {
+        verbs_flush_complete(c, wc);
         return;
+    }
     const bool receive = wc->wr_id >> 31 & 1;
     lane->receives -= receive;
     if (wc->status != IBV_WC_SUCCESS)
@@ -182,23 +185,28 @@ static unsigned poll_all(struct verbs_ctx *c)
 
 /* ---- memory of the caller's ------------------------------------------------------------------------------------ */
 
-bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out)
+bool verbs_ctx_key(struct verbs_link *l, struct verbs_rail *rail, const void *at, size_t bytes, uint32_t *key_out,
+                   bool *gpu_out)
 {
     struct verbs_ctx *c = verbs_ctx_of(l);
-    const struct ibv_mr *mr = verbs_mr_find(&c->memory, c->base.memory, rail, at, bytes);
-    if (mr)
-        *key_out = mr->lkey;
-    return mr;
+    const struct verbs_region *found = verbs_mr_find(&c->memory, c->base.memory, rail, at, bytes);
+    if (!found)
+        return false;
+    *key_out = found->mr[rail->index]->lkey;
+    *gpu_out = found->region.copy;
+    return true;
 }
 
-bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS])
+bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, uint32_t key_out[VERBS_RAILS],
+                            bool *flush_out)
 {
     struct verbs_ctx *c = verbs_ctx_of(l);
     for (uint32_t r = 0; r < l->rails; r++) {
-        const struct ibv_mr *mr = verbs_mr_find(&c->memory, c->base.memory, l->rail[r], at, bytes);
-        if (!mr)
+        const struct verbs_region *found = verbs_mr_find(&c->memory, c->base.memory, l->rail[r], at, bytes);
+        if (!found || (found->region.flush && !verbs_flush_ready(l, r)))
             return false;
-        key_out[r] = mr->rkey;
+        key_out[r] = found->mr[l->rail[r]->index]->rkey;
+        *flush_out = found->region.flush;
     }
     return true;
 }
@@ -309,6 +317,7 @@ static void disconnect(struct ri_link *base)
         verbs_lane_fini(&l->lane[i]);
         wild |= l->lane[i].wild;
     }
+    verbs_flush_forget(l);
     for (uint32_t r = 0; r < l->rails; r++)
         if (l->window_mr[r])
             (void)l->rail[r]->api->dereg_mr(l->window_mr[r]);
