@@ -35,6 +35,7 @@ def microseconds(result, size):
 def case_devices_are_shown(guests):
     out = guests.run([str(tool("tools/ring_info/ring_info"))], env=harness.clean_env()).out
     check(re.search(r"verbs +usable", out) and "rxe0:1" in out and "::ffff:10.77.0.1 (index 1, RoCE v2)" in out, out)
+    check("memory of GPUs: copied through the host; no dma-buf: Operation not supported" in out, out)
 
 
 @guest.needs(1)

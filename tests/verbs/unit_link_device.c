@@ -609,3 +609,38 @@ Test(verbs_gpu, a_copy_that_fails_ends_the_link, .timeout = 60)
         close_ends(&rig);
     }
 }
+
+/* ---- what is said of a device ---------------------------------------------------------------------------------- */
+
+static void explain(struct ibv_context *context, const struct verbs_api *api, const char *root, const char *expected)
+{
+    char text[VERBS_WHY];
+    verbs_gpu_explain(api, context, root, text, sizeof text);
+    cr_assert_str_eq(text, expected);
+}
+
+Test(verbs_gpu, it_is_said_how_a_device_registers)
+{
+    char root[] = "/tmp/ring-test-XXXXXX", why[VERBS_WHY] = "";
+    static const char file[] = "/sys/module/nvidia_peermem/version";
+    link_world(1, NULL);
+    const struct verbs_api *found = verbs_api_load(VERBS_LIBRARY, why, sizeof why);
+    cr_assert(found && mkdtemp(root), "%s", why);
+    struct verbs_api api = *found;
+    struct ibv_device **list = api.get_device_list(NULL);
+    struct ibv_context *context = api.open_device(list[0]);
+    explain(context, &api, root, "registered by dma-buf");
+    link_change(no_dmabuf);
+    explain(context, &api, root,
+            "copied through the host; no dma-buf: Operation not supported; nvidia_peermem is not loaded");
+    put_file(root, file);
+    explain(context, &api, root, "registered by the peer-memory module; no dma-buf: Operation not supported");
+    api.reg_dmabuf_mr = NULL;
+    explain(context, &api, root,
+            "registered by the peer-memory module; no dma-buf: the library has no ibv_reg_dmabuf_mr");
+    remove_files(root, file);
+    api.free_device_list(list);
+    cr_assert_eq(api.close_device(context), 0);
+    cr_assert_eq(provider_control.violations(why, sizeof why), 0, "%s", why);
+    cr_assert_eq(provider_control.reset(1), 0);
+}

@@ -11,7 +11,7 @@
 #include "transports/verbs/lane.h"
 #include "transports/verbs/mr.h"
 
-enum { PATH = 512 };
+enum { PATH = 512, PAGE = 4096 };
 
 static const char by_dmabuf[] = "by dma-buf", by_module[] = "by the peer-memory module";
 static const char no_function[] = "the library has no ibv_reg_dmabuf_mr", no_module[] = "nvidia_peermem is not loaded";
@@ -62,4 +62,36 @@ struct ibv_mr *verbs_gpu_register(const struct verbs_rail *rail, const struct ri
     else if (!mr)
         snprintf(why_out, cap, "%s; %s", why, no_module);
     return mr;
+}
+
+/* A descriptor that is none is looked at only by those who would take one. */
+static bool knows_dmabuf(const struct verbs_api *api, struct ibv_context *context, char *why_out, size_t cap)
+{
+    if (!api->reg_dmabuf_mr) {
+        snprintf(why_out, cap, no_function);
+        return false;
+    }
+    errno = 0;
+    struct ibv_pd *pd = api->alloc_pd(context);
+    struct ibv_mr *mr = pd ? api->reg_dmabuf_mr(pd, 0, PAGE, 0, -1, VERBS_MR_ACCESS) : NULL;
+    const bool knows = mr || errno == EBADF;
+    snprintf(why_out, cap, "%s", strerror(errno));
+    if (mr)
+        (void)api->dereg_mr(mr);
+    if (pd)
+        (void)api->dealloc_pd(pd);
+    return knows;
+}
+
+void verbs_gpu_explain(const struct verbs_api *api, struct ibv_context *context, const char *root, char *text_out,
+                       size_t cap)
+{
+    char why[128];
+    const bool module = verbs_gpu_module(root);
+    if (knows_dmabuf(api, context, why, sizeof why))
+        snprintf(text_out, cap, "registered %s%s", by_dmabuf, module ? ", or else by the peer-memory module" : "");
+    else if (module)
+        snprintf(text_out, cap, "registered %s; no dma-buf: %s", by_module, why);
+    else
+        snprintf(text_out, cap, "copied through the host; no dma-buf: %s; %s", why, no_module);
 }

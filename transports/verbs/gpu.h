@@ -22,4 +22,8 @@ bool verbs_gpu_module(const char *root);
 struct ibv_mr *verbs_gpu_register(const struct verbs_rail *rail, const struct ri_region *region, const char *root,
                                   const char **way_out, char *why_out, size_t cap);
 
+/* For people, of an open device: how it would register memory of a GPU, or why it cannot. */
+void verbs_gpu_explain(const struct verbs_api *api, struct ibv_context *context, const char *root, char *text_out,
+                       size_t cap);
+
 #endif

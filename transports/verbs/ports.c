@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "transports/verbs/flush.h"
+#include "transports/verbs/gpu.h"
 
 enum { FIRST_LANES = 8 }; /* for whose completions there is room at first */
 
@@ -60,9 +61,9 @@ bool verbs_ports_usable(const struct ri_conf *conf, char *why_out, size_t cap)
     return usable;
 }
 
-static void explain_port(const struct verbs_port *port, FILE *out)
+static void explain_port(const struct verbs_api *api, const struct verbs_port *port, FILE *out)
 {
-    char text[VERBS_GID_TEXT];
+    char text[VERBS_GID_TEXT], gpu[VERBS_WHY];
     if (!port->number) {
         fprintf(out, "  %-12s %s\n", port->device->name, port->why);
         return;
@@ -73,6 +74,10 @@ static void explain_port(const struct verbs_port *port, FILE *out)
             128 << port->attr.active_mtu);
     for (unsigned i = 0; i < port->gids; i++)
         fprintf(out, "               GID %s\n", verbs_gid_print(&port->gid[i], text));
+    if (!port->usable)
+        return;
+    verbs_gpu_explain(api, port->device->context, NULL, gpu, sizeof gpu);
+    fprintf(out, "               memory of GPUs: %s\n", gpu);
 }
 
 void verbs_ports_explain(const struct ri_conf *conf, FILE *out)
@@ -83,7 +88,7 @@ void verbs_ports_explain(const struct ri_conf *conf, FILE *out)
     if (!api || verbs_devices_open(api, conf, &devices))
         return;
     for (unsigned i = 0; i < devices.ports; i++)
-        explain_port(&devices.port[i], out);
+        explain_port(api, &devices.port[i], out);
     verbs_devices_close(&devices);
 }
 
