@@ -39,6 +39,13 @@ def case_devices_are_shown(guests):
 
 
 @guest.needs(1)
+def case_memory_of_a_gpu_is_flushed(guests):
+    """As far as it goes without one: by a queue pair that is connected to itself."""
+    result = guests.run([str(tool("tests/softroce/gpu_flush"))], env=harness.clean_env())
+    check(result.code == 0 and "flushed on rxe0 port 1: yes" in result.out, result)
+
+
+@guest.needs(1)
 def case_every_collective(guests):
     result = guests.run(ring_perf("all", "-S", "8,300K", "-n", "1", "-w", "1"), 120, env=verbs())
     out = right(result)
