@@ -591,6 +591,27 @@ Test(verbs_gpu, a_read_that_fails_ends_its_link_and_no_other, .timeout = 60)
     close_ends(&rig);
 }
 
+/* What comes back as received is whole, whether pieces or reads were under way on that port. */
+Test(verbs_gpu, a_port_may_go_down, .timeout = 100)
+{
+    for (uint64_t seed = 0; seed < (LINK_SLOW ? 8 : 24); seed++) {
+        struct rig rig;
+        struct batch b;
+        uint64_t random = seed;
+        open_ends(&rig, seed, &(struct shape){.settings = seed & 1 ? SPLIT : NULL});
+        if (seed & 2)
+            carry(&rig, 2, 100000);
+        post(&rig, &b, few, sizeof few / sizeof *few);
+        for (uint64_t steps = rig_random(&random) % 40; steps; steps--)
+            step(&rig, &b, (int)(rig_random(&random) & 1));
+        provider_control.set_port((int)(seed & 4) / 4, IBV_PORT_DOWN);
+        (void)run_soon(&rig, &b, "port down", (unsigned)seed);
+        post(&rig, &b, few, sizeof few / sizeof *few);
+        (void)run_soon(&rig, &b, "port still down", (unsigned)seed);
+        close_ends(&rig);
+    }
+}
+
 Test(verbs_gpu, a_copy_that_fails_ends_the_link, .timeout = 60)
 {
     for (unsigned nth = 1; nth < 12; nth++) {
