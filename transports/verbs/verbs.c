@@ -203,7 +203,7 @@ bool verbs_ctx_landing_keys(struct verbs_link *l, const void *at, size_t bytes, 
     struct verbs_ctx *c = verbs_ctx_of(l);
     for (uint32_t r = 0; r < l->rails; r++) {
         const struct verbs_region *found = verbs_mr_find(&c->memory, c->base.memory, l->rail[r], at, bytes);
-        if (!found || (found->region.flush && !verbs_flush_ready(l, r)))
+        if (!found || (found->region.flush && !l->loss[r].lost && !verbs_flush_ready(l, r)))
             return false;
         key_out[r] = found->mr[l->rail[r]->index]->rkey;
         *flush_out = found->region.flush;
