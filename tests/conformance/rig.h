@@ -82,6 +82,13 @@ uint64_t rig_random(uint64_t *state);
 const struct ri_transport *rig_transport(const char *name); /* NULL: not in this build */
 unsigned rig_descriptors(void);
 
+/* A link over verbs has one thread, and the devices of the tests one lock: nothing for ThreadSanitizer, and a minute. */
+#if RIG_SLOW
+#define RIG_VERBS_TEST(name)
+#else
+#define RIG_VERBS_TEST(name) RIG_TEST(verbs, name)
+#endif
+
 /* CHECK(name) { ... } is a test of every transport `t`. */
 #define RIG_TEST(suite, name)                                          \
     Test(suite, name)                                                  \
@@ -97,7 +104,7 @@ unsigned rig_descriptors(void);
     RIG_TEST(loop, name)                                    \
     RIG_TEST(shm, name)                                     \
     RIG_TEST(tcp, name)                                     \
-    RIG_TEST(verbs, name)                                   \
+    RIG_VERBS_TEST(name)                                    \
     static void check_##name(const struct ri_transport *t)
 
 #endif

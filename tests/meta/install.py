@@ -96,7 +96,7 @@ def case_installed_tools_find_the_library():
         check(version() in out, out)
 
 
-def case_subproject():
+def case_subproject_with_everything_optional_off():
     need("meson", "cc", "ninja")
     with harness.folder() as folder:
         os.makedirs(f"{folder}/subprojects")
@@ -108,13 +108,15 @@ def case_subproject():
             file.write(PROGRAM)
         env = clean_env(RING_BOOT="single", PKG_CONFIG_PATH="")
         must(["meson", "setup", "--force-fallback-for=ring", f"{folder}/b", folder], env=env)
-        must(["ninja", "-C", f"{folder}/b"], env=env, timeout=240)
-        check(must([f"{folder}/b/user"], env=env) == f"{version()} 1 2 3\n", "wrong result")
         targets = json.loads(must(["meson", "introspect", "--targets", f"{folder}/b"], env=env))
         names = {t["name"] for t in targets if t["type"] == "executable"}
         check(names == {"user"}, "a subproject builds programs that nobody asked for:", names)
         plan = json.loads(must(["meson", "introspect", "--installed", f"{folder}/b"], env=env))
         check(not [path for path in plan.values() if "/bin/" in path], "a subproject installs programs:", plan)
+        must(["meson", "configure", f"{folder}/b", *(f"-Dlibring:{off}" for off in ("pmix=disabled", "tools=false", "tests=disabled")),
+              "-Dlibring:werror=true"], env=env)
+        must(["ninja", "-C", f"{folder}/b"], env=env, timeout=240)
+        check(must([f"{folder}/b/user"], env=env) == f"{version()} 1 2 3\n", "wrong result")
 
 
 harness.main(globals())

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-# name, folder, options, environment, suites (None: all; empty: build only), timed (whether tests look at the clock)
+# name, folder, options, environment, suites (None: all), timed (whether tests look at the clock)
 HERE = os.path.dirname(os.path.realpath(__file__))
 Build = collections.namedtuple("Build", "name folder options env suites timed")
 IN_PROCESS = ("unit", "sim", "conformance", "verbs", "sanitize")
@@ -34,7 +34,6 @@ BUILDS = [
           ("fuzz",), False),
     Build("arm", "build-arm", ["--cross-file", f"{HERE}/../arm/aarch64.ini", "-Dkernels_only=true"], {}, None,
           False),
-    Build("minimal", "build-minimal", ["-Dpmix=disabled", "-Dtools=false", "-Dtests=disabled"], {}, (), False),
 ]
 STRICT = "-Dwerror=true"  # not for users: their compiler may know warnings that ours does not
 PATIENCE = "3"  # times the limits of the tests, which are for a machine that does nothing else
