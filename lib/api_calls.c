@@ -71,7 +71,8 @@ static ring_status_t note(ring_comm_t *c, const ring_call_t *given)
 
 static ring_status_t run_now(ring_comm_t *c, const ring_call_t *given)
 {
-    const struct ri_call *again = ri_arguments_again(c, given);
+    const struct ri_call *again =
+        given->coll < RING_REDUCE_SCATTERV ? ri_arguments_again(c, given) : ri_arguments_again_arrays(c, given);
     struct ri_call call;
     size_t *room = NULL;
     if (again)

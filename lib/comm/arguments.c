@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.c - see arguments.h.  One table says what src and dst of every collective hold; all checks follow from it.
  *
- * Cost: a few branches for the regular forms, O(ranks) for those with arrays.  No memory, no state. */
+ * Cost: a few branches for the regular forms, O(ranks) for those with arrays; less for what was right the last time. */
 #include "lib/comm/arguments.h"
 
 #include <string.h>
@@ -248,40 +248,94 @@ static ring_status_t all_checks(const struct ring_comm *c, const ring_call_t *gi
 
 /* ---- the same again -------------------------------------------------------------------------------------------- */
 
-static void remember(struct ring_comm *c, const struct ri_call *call)
+static struct ri_shape shape_of(const struct ring_comm *c, const struct ri_call *call)
 {
     const struct form *f = &forms[call->coll];
-    if ((unsigned)call->coll >= RI_SHAPES || call->variable || !call->count || (unsigned)call->redop >= RI_REDOPS)
-        return;
     const struct ri_extent x = ri_arguments_extent(c, call);
-    c->shape[call->coll] = (struct ri_shape){.call = *call,
-                                             .src_bytes = x.src,
-                                             .dst_bytes = x.dst,
-                                             .unaligned = ri_dtype_size(call->dtype) - 1,
-                                             .alike = f->src == f->dst};
+    const size_t esize = ri_dtype_size(call->dtype);
+    struct ri_shape shape = {
+        .call = *call, .src_bytes = x.src, .dst_bytes = x.dst, .unaligned = esize - 1, .may_meet = true};
+    if (f->src == OWN && f->dst == BLOCKS)
+        shape.in_place = own_offset(c, call, call->rdispls, esize);
+    else if (f->src == BLOCKS && f->dst == OWN)
+        shape.in_place = -(uintptr_t)own_offset(c, call, call->sdispls, esize);
+    else
+        shape.may_meet = !call->scounts || !memcmp(call->scounts, call->rcounts, 2 * (size_t)c->size * sizeof(size_t));
+    return shape;
+}
+
+static void remember(struct ring_comm *c, const ring_call_t *given, const size_t *room, const struct ri_call *call)
+{
+    if ((unsigned)call->redop >= RI_REDOPS)
+        return;
+    if ((unsigned)call->coll < RI_SHAPES && !call->variable && call->count)
+        c->shape[call->coll] = shape_of(c, call);
+    if (room && room == c->room) {
+        c->arrays = shape_of(c, call);
+        c->arrays_given = *given;
+    }
+}
+
+/* The same as before, on these buffers; NULL: they are not right, or that remains to be seen. */
+static const struct ri_call *on_buffers(struct ri_shape *shape, const ring_call_t *given)
+{
+    const uintptr_t s = shape->src_bytes ? (uintptr_t)given->src : 0;
+    const uintptr_t d = shape->dst_bytes ? (uintptr_t)given->dst : 0;
+    if ((s | d) & shape->unaligned || (shape->src_bytes && !s) || (shape->dst_bytes && !d))
+        return NULL;
+    if (s && d && s < d + shape->dst_bytes && d < s + shape->src_bytes &&
+        !(shape->may_meet && s - d == shape->in_place))
+        return NULL;
+    shape->call.src = (const void *)s;
+    shape->call.dst = (void *)d;
+    return &shape->call;
 }
 
 const struct ri_call *ri_arguments_again(struct ring_comm *c, const ring_call_t *given)
 {
     struct ri_shape *shape = &c->shape[(unsigned)given->coll < RI_SHAPES ? given->coll : 0];
-    struct ri_call *call = &shape->call;
-    const uintptr_t s = shape->src_bytes ? (uintptr_t)given->src : 0;
-    const uintptr_t d = shape->dst_bytes ? (uintptr_t)given->dst : 0;
+    const struct ri_call *call = &shape->call;
     if (call->coll != given->coll || call->count != given->count || call->dtype != given->dtype ||
-        call->redop != given->redop || call->root != given->root || (s | d) & shape->unaligned ||
-        (shape->src_bytes && !s) || (shape->dst_bytes && !d))
+        call->redop != given->redop || call->root != given->root)
         return NULL;
-    if (s && d && s < d + shape->dst_bytes && d < s + shape->src_bytes && !(s == d && shape->alike))
+    return on_buffers(shape, given);
+}
+
+/* Given now and then, and what was kept of the latter when it counts: counts, and behind them displacements. */
+static bool same_arrays(const struct ring_comm *c, const size_t *counts, const size_t *displs,
+                        const size_t *displs_then, const size_t *kept)
+{
+    if (!kept)
+        return true;
+    if (!counts || !displs != !displs_then)
+        return false;
+    for (uint32_t r = 0; r < c->size; r++)
+        if (counts[r] != kept[r] || (displs && displs[r] != kept[c->size + r]))
+            return false;
+    return true;
+}
+
+const struct ri_call *ri_arguments_again_arrays(struct ring_comm *c, const ring_call_t *given)
+{
+    const ring_call_t *then = &c->arrays_given;
+    const struct ri_call *call = &c->arrays.call;
+    if (!call->variable || then->coll != given->coll || then->count != given->count || then->dtype != given->dtype ||
+        then->redop != given->redop || then->root != given->root)
         return NULL;
-    call->src = (const void *)s;
-    call->dst = (void *)d;
-    return call;
+    const bool reduces = forms[then->coll].traits & REDUCES; /* then there are no displacements to look at */
+    if (!same_arrays(c, given->scounts, reduces ? NULL : given->sdispls, reduces ? NULL : then->sdispls,
+                     call->scounts) ||
+        !same_arrays(c, given->rcounts, given->rdispls, then->rdispls, call->rcounts))
+        return NULL;
+    return on_buffers(&c->arrays, given);
 }
 
 ring_status_t ri_arguments_check(struct ring_comm *c, const ring_call_t *given, size_t *room, struct ri_call *call_out)
 {
+    if (room && room == c->room)
+        c->arrays.call.variable = false; /* it is written over */
     const ring_status_t status = all_checks(c, given, room, call_out);
     if (!status)
-        remember(c, call_out);
+        remember(c, given, room, call_out);
     return status;
 }

@@ -17,6 +17,8 @@ ring_status_t ri_arguments_check(struct ring_comm *c, const ring_call_t *given, 
 /* The same for a call that differs from the last one of its collective in src and dst only; NULL: ask the other.  The
  * result is the communicator's, and good until the next call. */
 const struct ri_call *ri_arguments_again(struct ring_comm *c, const ring_call_t *given);
+/* The same for one with arrays of the same content as the last one that was checked with c->room. */
+const struct ri_call *ri_arguments_again_arrays(struct ring_comm *c, const ring_call_t *given);
 
 /* Bytes of src and dst from where they begin to the end of what is used, on this rank. */
 struct ri_extent {

@@ -178,13 +178,14 @@ enum { RI_REDOP_MADE = 128, RI_REDOPS_MADE = 128 };
 /* Roots that are none: of an all-gather that is one of ring_comm_split(), and of a message as its two ends see it. */
 enum { RI_ROOT_SPLIT = 0xfff, RI_ROOT_MESSAGE = 0xffe };
 
-/* The last regular call of a collective that was found right, so that the next one like it is found right in a few
+/* The last call of a collective that was found right, so that the next one like it is found right in a few
  * instructions. */
 struct ri_shape {
     struct ri_call call;
     size_t src_bytes, dst_bytes;
-    uintptr_t unaligned; /* bits of an address that must be 0     */
-    bool alike;          /* src and dst may be one and the same   */
+    uintptr_t unaligned; /* bits of an address that must be 0        */
+    bool may_meet;       /* src and dst may overlap, when src - dst is: */
+    uintptr_t in_place;
 };
 enum { RI_SHAPES = RING_BARRIER };
 
@@ -203,17 +204,20 @@ struct ring_comm {
     uint64_t history; /* a hash of all collective calls so far over links; the node has its own of the others */
     const struct ri_call *running; /* the blocking call that is inside the node */
     struct ri_shape shape[RI_SHAPES];
-    struct ri_made_op *made;       /* operations of the caller's, or NULL */
-    size_t *room;                  /* arrays of the blocking call */
-    uint32_t *sent, *received;     /* by rank: sends and receives so far, where there were any */
-    struct ring_op *selves;        /* sends to, or receives from, this rank itself that are not matched; of one kind */
+    struct ri_shape
+        arrays; /* of the last blocking call with arrays, which are in `room`; call.variable: there was one */
+    ring_call_t arrays_given;
+    struct ri_made_op *made;   /* operations of the caller's, or NULL */
+    size_t *room;              /* arrays of the blocking call */
+    uint32_t *sent, *received; /* by rank: sends and receives so far, where there were any */
+    struct ring_op *selves;    /* sends to, or receives from, this rank itself that are not matched; of one kind */
     struct {
         uint32_t depth, count, room;
         struct ri_noted *noted;
     } group;
     uint32_t children;
-    struct ring_comm *parent;   /* while it is made: what it is split off, or NULL */
-    struct ri_timer heed;       /* running meanwhile */
+    struct ring_comm *parent; /* while it is made: what it is split off, or NULL */
+    struct ri_timer heed;     /* running meanwhile */
     struct ri_patience patience;
     struct ri_wires wires;
     struct ri_program *programs; /* most recently used first */
@@ -234,9 +238,9 @@ struct ring_comm {
     uint32_t *local_ranks; /* by local rank: the rank                          */
     int32_t *pids;         /* by local rank; for the node                      */
 
-    struct ring_comm *older;    /* of this process, for forks */
+    struct ring_comm *older; /* of this process, for forks */
     struct ring_comm *next_left;
-    const bool *left_by; /* a thread, help.c knows which */
+    const bool *left_by;        /* a thread, help.c knows which */
     struct ri_board *own_board; /* until the host's is there, and where there is none */
     struct ri_heap_view *heap;  /* of the host's ranks; NULL: none */
     struct ri_seg *seg;         /* holds the host's board, then the node's memory; or NULL */
@@ -244,10 +248,10 @@ struct ring_comm {
     uint32_t locals;
     struct ri_channel *channel;
     uint32_t channels;
-    bool *bye;         /* by node (first rank of the host only) */
+    bool *bye;            /* by node (first rank of the host only) */
     uint64_t bye_history; /* of the first host that left */
-    bool spread;       /* the failure was passed on */
-    uint32_t *relayed; /* by rank: version of its notice that was passed on */
+    bool spread;          /* the failure was passed on */
+    uint32_t *relayed;    /* by rank: version of its notice that was passed on */
 
     bool holds_loop;
     struct ri_failure failure; /* copied from the board once */
@@ -313,8 +317,8 @@ void ri_watch_close(struct ring_comm *c);
 void ri_watch_forget(const struct ring_comm *c);
 
 /* wires.c */
-uint32_t ri_wires_usable(const struct ri_conf *conf);     /* mask of transports that work in this process */
-const char *ri_wires_transports(void);                    /* "shm,tcp" */
+uint32_t ri_wires_usable(const struct ri_conf *conf); /* mask of transports that work in this process */
+const char *ri_wires_transports(void);                /* "shm,tcp" */
 /* Texts that have a grammar, or name things that must exist: RING_TRANSPORT, RING_ALGO, RING_PORT_RANGE and
  * RING_SOCKET_IFNAME. */
 ring_status_t ri_wires_check(const struct ri_conf *conf);
@@ -382,7 +386,7 @@ void ri_op_discard(struct ring_op *op);                      /* frees one that i
 void ri_op_free(struct ring_op *op);                         /* frees one that is not in flight */
 void ri_op_orphan(struct ring_comm *c);                      /* the handles that the caller still holds outlive c */
 void ri_op_finish_all(struct ring_comm *c, ring_status_t status);
-void ri_op_drain(struct ring_comm *c);                       /* complete everything in flight */
+void ri_op_drain(struct ring_comm *c); /* complete everything in flight */
 unsigned ri_op_progress(struct ring_comm *c);
 void ri_op_stalled(void *comm, uint64_t waited);
 /* How a call shows itself to people, and to the ranks of its host. */

@@ -520,4 +520,72 @@ Test(calls, refuse_what_differs_from_the_last_call, .timeout = 60)
     by_every_way((uint32_t[]){2, 0}, refusals_after_their_like);
 }
 
+/* The same of calls with arrays: what is compared is their content, so they may change where they are. */
+static void arrays_that_change(struct rank *r)
+{
+    int32_t a[16], b[16];
+    size_t counts[2] = {2, 3}, displs[2] = {0, 4};
+    ring_comm_t *c = r->comm;
+    for (int i = 0; i < 16; i++)
+        a[i] = 100 * (int)r->rank + i;
+    for (int round = 0; round < 4; round++)
+        for (int apart = 0; apart < 2; apart++)
+            for (int again = 0; again < 2; again++) {
+                counts[0] = 2 + (size_t)(round & 1);
+                displs[1] = 4 + (size_t)(round >> 1);
+                memset(b, 0, sizeof b);
+                WORKS(ring_all_gatherv(c, a, b, counts, apart ? displs : NULL, RING_INT32));
+                const size_t second = apart ? displs[1] : counts[0];
+                for (size_t k = 0; k < 16; k++) {
+                    const int32_t want = k < counts[0]                           ? (int32_t)k
+                                         : k >= second && k < second + counts[1] ? 100 + (int32_t)(k - second)
+                                                                                 : 0;
+                    cr_assert_eq(b[k], want, "round %d: element %zu is %d, not %d", round, k, b[k], want);
+                }
+            }
+}
+
+Test(calls, arrays_may_change_where_they_are, .timeout = 60) { by_every_way((uint32_t[]){2, 0}, arrays_that_change); }
+
+static void refusals_after_their_like_with_arrays(struct rank *r)
+{
+    int32_t a[64] = {0}, b[64] = {0};
+    size_t counts[2] = {3, 4}, others[2] = {4, 4}, huge[2] = {SIZE_MAX / 2, SIZE_MAX / 2}, displs[2] = {0, 8};
+    ring_comm_t *c = r->comm;
+    for (int i = 0; i < 2; i++) {
+        WORKS(ring_all_gatherv(c, a, b, counts, NULL, RING_INT32));
+        REFUSED(ring_all_gatherv(c, a, b, NULL, NULL, RING_INT32), "counts is NULL");
+        WORKS(ring_all_gatherv(c, a, b, counts, NULL, RING_INT32));
+        REFUSED(ring_all_gatherv(c, a, b, huge, NULL, RING_INT32), "memory can hold");
+        WORKS(ring_all_gatherv(c, a, b, counts, displs, RING_INT32));
+        REFUSED(ring_all_gatherv(c, a, b, counts, huge, RING_INT32), "memory can hold");
+        WORKS(ring_all_gatherv(c, a, b, counts, displs, RING_INT32));
+        REFUSED(ring_all_gatherv(c, a, (char *)b + 2, counts, displs, RING_INT32), "aligned");
+        REFUSED(ring_all_gatherv(c, NULL, b, counts, displs, RING_INT32), "src is NULL");
+        REFUSED(ring_all_gatherv(c, b + 1, b, counts, displs, RING_INT32), "overlap");
+        WORKS(ring_all_gatherv(c, b + displs[r->rank], b, counts, displs, RING_INT32));
+        REFUSED(ring_all_gatherv(c, b + displs[!r->rank], b, counts, displs, RING_INT32), "overlap");
+        WORKS(ring_reduce_scatterv(c, a, b, others, RING_INT32, RING_SUM));
+        REFUSED(ring_reduce_scatterv(c, a, a + 2, others, RING_INT32, RING_SUM), "overlap");
+        WORKS(ring_reduce_scatterv(c, a, a + 4 * r->rank, others, RING_INT32, RING_SUM));
+        WORKS(ring_all_to_allv(c, a, others, NULL, b, others, NULL, RING_INT32));
+        WORKS(ring_all_to_allv(c, a, others, NULL, a, others, NULL, RING_INT32));
+        REFUSED(ring_all_to_allv(c, a, others, NULL, a, others, displs, RING_INT32), "overlap");
+        WORKS(ring_all_to_allv(c, a, others, NULL, b, others, displs, RING_INT32));
+        REFUSED(ring_all_to_allv(c, a, others, NULL, a, others, displs, RING_INT32), "overlap");
+        WORKS(ring_gatherv(c, a, counts[r->rank], b, r->rank ? NULL : counts, NULL, RING_INT32, 0));
+        if (!r->rank)
+            REFUSED(ring_gatherv(c, a, 5, b, counts, NULL, RING_INT32, 0), "own block");
+        WORKS(ring_scatterv(c, a, r->rank ? NULL : counts, NULL, b, counts[r->rank], RING_INT32, 0));
+        if (!r->rank)
+            REFUSED(ring_scatterv(c, a, counts, NULL, b, 4, RING_INT32, 0), "own block");
+    }
+    WORKS(ring_barrier(c));
+}
+
+Test(calls, refuse_what_differs_from_the_last_call_with_arrays, .timeout = 60)
+{
+    by_every_way((uint32_t[]){2, 0}, refusals_after_their_like_with_arrays);
+}
+
 Test(calls, refuse_what_makes_no_sense, .timeout = 60) { by_every_way((uint32_t[]){2, 0}, refusals); }
