@@ -232,6 +232,25 @@ Test(verbs, a_peer_may_go_at_any_time, .timeout = 100)
     }
 }
 
+/* The link that is gone is not looked after any more, and the other one is. */
+Test(verbs, a_goodbye_that_nobody_takes, .timeout = 60)
+{
+    struct rig rig;
+    link_world(1, NULL);
+    rig_open(&rig, link_transport(), 2, "");
+    link_meet(&rig);
+    const struct job *j = rig_recv(&rig, 0, 1, 100, 1, 0);
+    rig_step(&rig.end[0]);
+    const struct verbs_link *l = (struct verbs_link *)rig.end[0].link[0];
+    cr_assert_eq(send(l->fd, "", 1, MSG_NOSIGNAL), 1); /* unread, so that its end resets the connection */
+    rig_disconnect(&rig, 1, 0);
+    rig_disconnect(&rig, 0, 0);
+    rig_send(&rig, 1, 1, 100, 1);
+    rig_run(&rig);
+    rig_expect(j, RING_OK);
+    rig_close(&rig);
+}
+
 /* End 0, and the other end of its socket. */
 static int open_alone(struct rig *rig)
 {

@@ -307,10 +307,10 @@ static ring_status_t connect_link(struct ri_link *base, const int *fds, uint32_t
 static void disconnect(struct ri_link *base)
 {
     struct verbs_link *l = (struct verbs_link *)base;
-    if (l->listed)
-        unlist(l);
     if (l->has_fd && l->greeting)
         verbs_greet_goodbye(l);
+    if (l->listed) /* also by a goodbye that nobody takes */
+        unlist(l);
     bool wild = false;
     for (uint32_t i = 0; i < l->lanes; i++) {
         verbs_ctx_leave(verbs_ctx_of(l), &l->lane[i]);
