@@ -18,7 +18,8 @@
  *   - links are FIFO: the k-th send on a link meets the k-th recv of the other end, of the same length.  There are no
  * tags and no unexpected queue.  Completion order on one link is posting order, for sends and for recvs separately;
  *   - a posted xfer belongs to the transport until progress() returns it in the done list;
- *   - a link that breaks fails every posted and later xfer with RING_ERR_PEER_LOST (through the done list);
+ *   - a link that breaks fails every posted and later xfer with RING_ERR_PEER_LOST (through the done list), and keeps
+ * in `why` what this end knows of the reason;
  *   - calls for one ctx never run concurrently. */
 #ifndef RI_TRANSPORT_H
 #define RI_TRANSPORT_H
@@ -86,10 +87,14 @@ struct ri_tctx {
     const struct ri_conf *conf;
     const struct ri_memory *memory; /* NULL: nothing is registered */
 };
+enum { RI_LINK_WHY = 200 };
 struct ri_link {
     struct ri_tctx *ctx;
     struct ri_end self, peer;
     bool initiator; /* exactly one end of a link is */
+    /* Of a link that broke, for people: what happened, and to which device or address.  "": all that this end knows is
+     * that the other has closed it; that one may know why. */
+    char why[RI_LINK_WHY];
 };
 
 /* A link may carry messages of RI_STRIPE bytes and more side by side (several sockets), so their bytes may come before

@@ -291,10 +291,11 @@ void ri_comm_raise(struct ring_comm *c, ring_status_t status, uint32_t culprit, 
 /* The failure that stands, as this thread's error; RING_OK when there is none. */
 ring_status_t ri_comm_verdict(struct ring_comm *c);
 const struct ri_failure *ri_comm_failure(struct ring_comm *c);
-/* Give those who know why something broke 500 ms to say so; RING_OK: nobody did. */
+/* Give those who know why something broke 750 ms to say so; RING_OK: nobody did. */
 ring_status_t ri_comm_hear(struct ring_comm *c);
-/* Something about rank `culprit` broke: when nobody says why, it is the rank's fault. */
-ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what);
+/* The link to rank `culprit` broke, why as in struct ri_link: when nobody knows better for 500 ms, or somewhat longer
+ * where it is "", that is the failure. */
+ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *why);
 const char *ri_comm_name(const struct ring_comm *c, uint32_t rank);
 
 /* control.c */
@@ -302,6 +303,8 @@ ring_status_t ri_control_connect(struct ring_comm *c, uint64_t deadline);
 uint32_t ri_control_count(const struct ring_comm *c, uint32_t node); /* channels of a node's first rank */
 /* Pass on whatever of the board is new: to the other hosts, or by way of the host's first rank. */
 void ri_control_spread(struct ring_comm *c);
+/* Take in what has come, where the background thread has not been let run yet. */
+void ri_control_listen(struct ring_comm *c);
 void ri_control_close(struct ring_comm *c);
 void ri_control_forget(const struct ring_comm *c); /* in a forked child: close, and nothing else */
 
@@ -333,6 +336,8 @@ ring_status_t ri_wires_connect(struct ring_comm *c, uint64_t deadline);
 ring_status_t ri_wires_open(struct ring_comm *c);
 /* See to it that there is, or will be, a link to each of these ranks; what runs over it waits until it is there. */
 ring_status_t ri_wires_want(struct ring_comm *c, const uint32_t *peers, uint32_t count);
+/* Why the link to a rank broke; "": not known. */
+const char *ri_wires_why(const struct ring_comm *c, uint32_t rank);
 unsigned ri_wires_progress(struct ring_comm *c);
 void ri_wires_sleep(void *comm, int ms); /* a ri_sleep_fn */
 /* First the links let go of what is posted, then the runs that own it may be freed, then the rest. */

@@ -173,6 +173,14 @@ static void readable(struct ri_watch *w, uint32_t events)
     }
 }
 
+void ri_control_listen(struct ring_comm *c)
+{
+    ri_loop_lock();
+    for (uint32_t i = 0; i < c->channels; i++)
+        readable(&c->channel[i].watch, 0);
+    ri_loop_unlock();
+}
+
 /* ---- making and ending ----------------------------------------------------------------------------------------- */
 
 static bool joined(uint32_t nodes, uint32_t a, uint32_t b)

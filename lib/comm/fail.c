@@ -10,7 +10,7 @@
 
 #include "lib/base/clock.h"
 
-enum { SUSPICION_MS = 500 };
+enum { SUSPICION_MS = 500, IGNORANCE_MS = 750, TURN_MS = 10, TURNS = 20 };
 
 void ri_comm_raise(struct ring_comm *c, ring_status_t status, uint32_t culprit, const char *format, ...)
 {
@@ -58,20 +58,27 @@ const char *ri_comm_name(const struct ring_comm *c, uint32_t rank)
     return rank < c->size ? c->peer[rank].name : "a rank";
 }
 
-ring_status_t ri_comm_hear(struct ring_comm *c)
+static ring_status_t hear(struct ring_comm *c, uint64_t ms)
 {
     struct ri_wait w;
-    ri_wait_begin(&w, &c->board->abort, ri_deadline(SUSPICION_MS * RI_MILLISECOND), (struct ri_patience){0});
+    ri_wait_begin(&w, &c->board->abort, ri_deadline(ms * RI_MILLISECOND), (struct ri_patience){0});
     while (!ri_wait_round(&w, NULL, NULL))
         ;
+    ri_control_listen(c);
     return ri_comm_verdict(c);
 }
 
-ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *what)
+ring_status_t ri_comm_hear(struct ring_comm *c) { return hear(c, IGNORANCE_MS); }
+
+/* Both ends of a link see it break.  The one that has only seen it closed leaves the word to the other; and of several
+ * that could speak at once the lowest does, so that hosts do not hear different things. */
+ring_status_t ri_comm_suspect(struct ring_comm *c, uint32_t culprit, const char *why)
 {
-    const ring_status_t status = ri_comm_hear(c);
+    const uint32_t turn = TURN_MS * (c->rank < TURNS ? c->rank : TURNS);
+    const ring_status_t status = hear(c, (why[0] ? SUSPICION_MS : IGNORANCE_MS) + turn);
     if (status)
         return status;
-    ri_comm_raise(c, RING_ERR_PEER_LOST, culprit, "%s: %s", ri_comm_name(c, culprit), what);
+    ri_comm_raise(c, RING_ERR_PEER_LOST, culprit, "%s lost its connection to %s%s%s", ri_comm_name(c, c->rank),
+                  ri_comm_name(c, culprit), why[0] ? ": " : "", why);
     return ri_comm_verdict(c);
 }

@@ -139,6 +139,7 @@ static ring_status_t late(struct ring_comm *c, const struct ring_op *op)
 /* What a failed operation means for the communicator: everybody learns of it, and all that is in flight ends. */
 static ring_status_t fail(struct ring_comm *c, const struct ring_op *op, ring_status_t status)
 {
+    uint32_t culprit;
     switch (status) {
     case RING_ERR_ABORTED:
     case RING_ERR_MISMATCH:
@@ -147,7 +148,8 @@ static ring_status_t fail(struct ring_comm *c, const struct ring_op *op, ring_st
         ri_comm_raise(c, status, UINT32_MAX, "%s: ranks disagree on operation %u", ri_comm_name(c, c->rank), op->seq);
         break;
     case RING_ERR_PEER_LOST:
-        ri_comm_suspect(c, op->run ? ri_run_culprit(op->run->run) : UINT32_MAX, "its connection was lost");
+        culprit = op->run ? ri_run_culprit(op->run->run) : UINT32_MAX;
+        ri_comm_suspect(c, culprit, ri_wires_why(c, culprit));
         break;
     case RING_ERR_TIMEOUT:
         late(c, op);

@@ -451,6 +451,12 @@ ring_status_t ri_wires_connect(struct ring_comm *c, uint64_t deadline)
 
 /* ---- using them ------------------------------------------------------------------------------------------------ */
 
+const char *ri_wires_why(const struct ring_comm *c, uint32_t rank)
+{
+    const uint32_t number = rank < c->size && c->wires.number ? c->wires.number[rank] : RI_NONE;
+    return number != RI_NONE && c->wires.link[number] ? c->wires.link[number]->why : "";
+}
+
 unsigned ri_wires_progress(struct ring_comm *c)
 {
     struct ri_wires *w = &c->wires;

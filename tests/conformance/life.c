@@ -83,6 +83,7 @@ CHECK(what_was_sent_before_the_end_arrives)
     finish(&rig, 0);
     for (int i = 0; i < 11; i++)
         rig_expect(got[i], i < 10 ? RING_OK : RING_ERR_PEER_LOST);
+    cr_assert_str_empty(rig.end[0].link[0]->why, "the other end knows why: %s", rig.end[0].link[0]->why);
     rig_close(&rig);
 }
 

@@ -128,12 +128,14 @@ static _Atomic uint32_t *asleep(const struct shm_link *l, bool peer)
     return &l->area->end[l->base.initiator == peer].asleep;
 }
 
+/* why "": the other end has closed it. */
 static void fall(struct shm_link *l, const char *why)
 {
     if (l->broken)
         return;
     l->broken = l->gone = true;
-    ri_log(RI_LOG_DEBUG, "the shm link to %s broke: %s", l->base.peer.name, why);
+    snprintf(l->base.why, sizeof l->base.why, "%s", why);
+    ri_log(RI_LOG_DEBUG, "the shm link to %s broke: %s", l->base.peer.name, why[0] ? why : "the other end closed it");
     shutdown(l->sock, SHUT_RDWR);
 }
 
@@ -156,7 +158,7 @@ static void be_greeted(struct shm_link *l)
     if (!got)
         return;
     if (got < 0) {
-        fall(l, "the other end closed it before it passed its memory");
+        fall(l, "");
         return;
     }
     if (fd < 0 || hello.magic != SHM_MAGIC || hello.version != SHM_VERSION || hello.cap != cap) {
@@ -366,7 +368,7 @@ static unsigned move(struct shm_link *l, struct ri_queue *done)
         return moved;
     moved += report_all(&l->sends, RING_ERR_PEER_LOST, done);
     if (l->recvs.head && !l->broken && (!l->area || !shm_ring_data(&l->in)))
-        fall(l, "the other end closed it");
+        fall(l, "");
     if (l->broken)
         moved += report_all(&l->recvs, RING_ERR_PEER_LOST, done);
     return moved;

@@ -228,11 +228,17 @@ static void disconnect(struct ri_link *base)
     l->in = l->out = (struct tcp_way){0};
 }
 
-static void hang_up(struct tcp_link *l, int error)
+/* An error that a closed connection gives is no reason. */
+static void hang_up(const struct tcp_lane *lane, int error)
 {
+    char ends[TCP_ENDS_TEXT];
+    struct tcp_link *l = lane->link;
     if (l->hung_up)
         return;
     l->hung_up = true;
+    tcp_ends(lane->fd, ends);
+    if (error && error != EPIPE && error != ECONNRESET)
+        snprintf(l->base.why, sizeof l->base.why, "%s between %s", strerror(error), ends);
     ri_log(RI_LOG_DEBUG, "the tcp link to %s broke: %s", l->base.peer.name,
            error ? strerror(error) : "the other end closed it");
     for (uint32_t i = 0; i < l->in.lanes; i++) {
@@ -288,7 +294,7 @@ static unsigned send_all(struct tcp_link *l)
         const ssize_t n = tcp_lane_send(&l->lane[i], &l->out, i);
         moved += n > 0;
         if (n < 0)
-            hang_up(l, errno);
+            hang_up(&l->lane[i], errno);
     }
     return moved;
 }
@@ -303,7 +309,7 @@ static unsigned recv_all(struct tcp_link *l, bool ask)
         const ssize_t n = tcp_lane_recv(lane, &l->in, i);
         moved += n > 0;
         if (n < 0)
-            hang_up(l, errno);
+            hang_up(lane, errno);
     }
     return moved;
 }
@@ -391,7 +397,7 @@ static void check_link(struct tcp_link *l, uint64_t now)
         tcp_ends(l->lane[i].fd, ends);
         ri_log(RI_LOG_WARN, "%s has not answered for %d s between %s: is that network down?", l->base.peer.name,
                TCP_QUIET_S, ends);
-        hang_up(l, ETIMEDOUT);
+        hang_up(&l->lane[i], ETIMEDOUT);
     }
 }
 

@@ -110,12 +110,9 @@ void verbs_flush_close(struct verbs_rail *rail)
 
 static void lose(struct verbs_link *l, const struct verbs_rail *rail, const char *text)
 {
-    char why[160];
-    if (l->broken)
-        return;
-    snprintf(why, sizeof why, "%s: memory of a GPU is not flushed: %s", rail->name, text);
-    ri_log(RI_LOG_WARN, "%s: the link to %s is lost", why, l->base.peer.name);
-    verbs_link_break(l, why);
+    char what[RI_LINK_WHY];
+    snprintf(what, sizeof what, "memory of a GPU is not flushed: %s", text);
+    verbs_link_fail(l, rail, what);
 }
 
 static bool post(struct verbs_flush *f, struct verbs_link *l, uint32_t r, struct verbs_landing *landing)

@@ -44,6 +44,9 @@ static bool end_message(struct verbs_greeting *g, const struct ri_packer *p)
     return true;
 }
 
+/* "": the other end has closed it. */
+static const char *socket_error(void) { return errno == EPIPE || errno == ECONNRESET ? "" : strerror(errno); }
+
 unsigned verbs_greet_speak(struct verbs_link *l)
 {
     struct verbs_greeting *g = l->greeting;
@@ -51,7 +54,7 @@ unsigned verbs_greet_speak(struct verbs_link *l)
         return 0;
     const ssize_t n = send(l->fd, g->out + g->out_at, g->out_len - g->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
-        verbs_link_break(l, strerror(errno));
+        verbs_link_break(l, socket_error());
     g->out_at += n > 0 ? (size_t)n : 0;
     if (g->out_at == g->out_len)
         g->out_at = g->out_len = 0;
@@ -78,7 +81,7 @@ static bool hear(struct verbs_link *l, struct ri_unpacker *u, uint8_t *kind_out)
         }
         const ssize_t n = recv(l->fd, g->in + g->in_len, want, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            verbs_link_break(l, n ? strerror(errno) : "the other end closed it");
+            verbs_link_break(l, n ? socket_error() : "");
         if (n <= 0)
             return false;
         g->in_len += (size_t)n;

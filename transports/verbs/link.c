@@ -2,7 +2,9 @@
 /* link.c - see link.h: messages in and out of a link that is up. */
 #include "transports/verbs/link.h"
 
+#include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -30,7 +32,8 @@ void verbs_link_break(struct verbs_link *l, const char *why)
     if (l->broken)
         return;
     l->broken = true;
-    ri_log(RI_LOG_DEBUG, "the verbs link to %s broke: %s", l->base.peer.name, why);
+    snprintf(l->base.why, sizeof l->base.why, "%s", why);
+    ri_log(RI_LOG_DEBUG, "the verbs link to %s broke: %s", l->base.peer.name, why[0] ? why : "the other end closed it");
     if (l->has_fd)
         shutdown(l->fd, SHUT_RDWR);
     for (uint32_t i = 0; i < l->lanes; i++)
@@ -38,19 +41,27 @@ void verbs_link_break(struct verbs_link *l, const char *why)
     verbs_ctx_list(l);
 }
 
-void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *why)
+void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *what)
 {
+    char why[RI_LINK_WHY];
+    snprintf(why, sizeof why, "%s: %s", rail->name, what);
     if (!l->broken)
-        ri_log(RI_LOG_WARN, "%s: %s: the link from %s to %s is lost", rail->name, why, l->base.self.name,
-               l->base.peer.name);
+        ri_log(RI_LOG_WARN, "%s: the link from %s to %s is lost", why, l->base.self.name, l->base.peer.name);
     verbs_link_break(l, why);
+}
+
+void verbs_link_refused(struct verbs_lane *lane, const char *what)
+{
+    char text[RI_LINK_WHY];
+    snprintf(text, sizeof text, "%s was refused: %s", what, strerror(errno));
+    verbs_link_fail(lane->link, lane->rail, text);
 }
 
 static bool write_on(struct verbs_lane *lane, const struct verbs_write *w)
 {
     if (verbs_lane_write(lane, w))
         return true;
-    verbs_link_break(lane->link, "a request was refused");
+    verbs_link_refused(lane, "a request");
     return false;
 }
 
@@ -412,7 +423,7 @@ unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done)
         return moved;
     moved += fail(&l->out, &l->next_out, done);
     if (all_has_come(l)) {
-        verbs_link_break(l, "the other end has gone");
+        verbs_link_break(l, "");
         l->lost = l->lost || l->in.head;
         moved += fail(&l->in, &l->next_grant, done);
     }

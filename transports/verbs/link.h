@@ -141,9 +141,12 @@ unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done);
 bool verbs_link_told(struct verbs_lane *lane, uint32_t word);
 /* Of a lane: all places up to `to` are complete. */
 void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
+/* why: with the device, where it is about one; "": the other end has closed it. */
 void verbs_link_break(struct verbs_link *l, const char *why);
-/* The same, and it is said what failed. */
-void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *why);
+/* The same, when a device has failed, and it is said. */
+void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *what);
+/* The same, when it refuses what was asked of it, errno. */
+void verbs_link_refused(struct verbs_lane *lane, const char *what);
 
 /* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */
 

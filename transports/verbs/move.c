@@ -24,7 +24,7 @@ static void stop_lanes(struct verbs_link *l, uint32_t rail)
     for (uint32_t i = rail; i < l->lanes; i += l->rails)
         known &= verbs_lane_stop(&l->lane[i]);
     if (!known)
-        verbs_link_break(l, "a queue pair could not be stopped, so it is not known what it had heard");
+        verbs_link_fail(l, l->rail[rail], "a queue pair could not be stopped, so it is not known what it had heard");
 }
 
 /* Fails if the peer's host is not there any more. */
@@ -33,7 +33,7 @@ static void probe(struct verbs_link *l)
     struct verbs_lane *lane = verbs_link_lane(l, 0);
     const struct verbs_write w = {.to = l->peer_window, .to_key = l->peer_key, .signalled = true};
     if (verbs_lane_room(lane) >= LANE_WRITE && !verbs_lane_write(lane, &w))
-        verbs_link_break(l, "a request was refused");
+        verbs_link_refused(lane, "a request");
 }
 
 void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why)
@@ -79,7 +79,7 @@ static unsigned say_lost(struct verbs_link *l, uint32_t rail)
         return 0;
     if (!is_silent(l, rail)) {
         if (ri_now() >= loss->deadline)
-            verbs_link_break(l, "a device does not give back what was posted");
+            verbs_link_fail(l, l->rail[rail], "it does not give back what was posted");
         return 0;
     }
     loss->said = true;
@@ -106,10 +106,11 @@ static bool write_again(struct verbs_link *l, uint32_t i, const struct verbs_wri
     struct verbs_write w = *old;
     if (verbs_lane_room(lane) < LANE_WRITE)
         return false;
-    if (change_key(l, lane, &w) && verbs_lane_write(lane, &w))
-        return true;
-    verbs_link_break(l, "a request was refused");
-    return false;
+    if (!change_key(l, lane, &w))
+        verbs_link_fail(l, lane->rail, "it does not take the registered memory of the rail that was lost");
+    else if (!verbs_lane_write(lane, &w))
+        verbs_link_refused(lane, "a request");
+    return !l->broken;
 }
 
 /* What is told comes after what was written before it. */

@@ -171,16 +171,16 @@ void verbs_ports_event(struct verbs_rail *rail)
 /* Of all links, those on this rail, or this one.  For good: what they have heard is not known, so nothing can go on
  * from there. */
 static void end_lanes(struct verbs_ctx *c, const struct verbs_rail *rail, const struct ibv_qp *qp, bool for_good,
-                      const char *why)
+                      const char *what)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {
         struct verbs_lane *lane = c->entries[i].lane;
         if (!lane || lane->link->broken || !(rail ? lane->rail == rail : lane->qp == qp))
             continue;
         if (for_good)
-            verbs_link_fail(lane->link, lane->rail, why);
+            verbs_link_fail(lane->link, lane->rail, what);
         else
-            verbs_move_lose(lane->link, lane->rail_at, why);
+            verbs_move_lose(lane->link, lane->rail_at, what);
     }
 }
 
