@@ -46,6 +46,20 @@ static void expect_lost(struct rig *rig, const char *what, int number)
 
 /* ---- completions ----------------------------------------------------------------------------------------------- */
 
+/* One end at least knows which device it was; the other may have seen no more than the end. */
+static void expect_reason(const struct rig *rig, enum ibv_wc_status status)
+{
+    bool named = false;
+    for (int end = 0; end < 2; end++) {
+        const char *why = rig->end[end].link[0]->why;
+        named |= !strncmp(why, "test", 4) && strstr(why, " port 1: ");
+        cr_assert(status == IBV_WC_WR_FLUSH_ERR || !strstr(why, ibv_wc_status_str(IBV_WC_WR_FLUSH_ERR)),
+                  "%s of \"%s\" is no reason", why, ibv_wc_status_str(status));
+    }
+    cr_assert(named, "%s: \"%s\" and \"%s\"", ibv_wc_status_str(status), rig->end[0].link[0]->why,
+              rig->end[1].link[0]->why);
+}
+
 static void one_device(struct provider_world *w) { w->devices = 1; }
 
 /* With another device some of them do not: unit_link_move.c. */
@@ -68,6 +82,7 @@ Test(verbs, a_failed_completion_ends_the_link, .timeout = 100)
                 provider_control.fail_call("ibv_modify_qp", 1, 0, EIO);
             link_post(&rig, &random, MESSAGES, LONGEST);
             expect_lost(&rig, "completion", (int)nth);
+            expect_reason(&rig, statuses[i]);
             rig_close(&rig);
         }
 }

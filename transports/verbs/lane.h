@@ -87,6 +87,7 @@ struct verbs_lane {
     uint64_t heard, arrived;              /* of the peer's; of those told, by what the peer has said */
     uint32_t receives;                    /* posted */
     bool stopped;                         /* the queue pair takes and sends nothing more        */
+    bool flushed;                         /* the queue pair has failed, and it is not known why */
     bool wild;                            /* but the device would not have it, and may go on    */
     uint32_t *words;                      /* LANE_RECEIVES, where receives carry data */
     uint32_t *words_out;                  /* LANE_SENDS, where that cannot be inline  */

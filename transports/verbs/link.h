@@ -121,6 +121,8 @@ struct verbs_link {
     bool told_end;
     uint64_t end_eager, end_data, data_sent, data_heard, end_deadline;
     bool broken;
+    uint32_t flushed; /* lanes; the reason may still come, until then */
+    uint64_t flush_deadline;
     bool lost; /* a receive has failed, so what came for it is not the next one's */
     struct verbs_link *next;
 };

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -34,6 +35,7 @@ enum {
     DEVICE_EVENT,
     EVENT_BITS = 2,
 };
+#define FLUSH_TIME (10 * RI_MILLISECOND)
 
 /* ---- who completions belong to --------------------------------------------------------------------------------- */
 
@@ -122,6 +124,34 @@ static void failed(struct verbs_lane *lane, const struct ibv_wc *wc)
         verbs_link_fail(l, lane->rail, why);
 }
 
+/* A consequence.  The reason may be in an event that nobody has read, or in a completion of the other queue. */
+static void flushed(struct verbs_lane *lane)
+{
+    struct verbs_link *l = lane->link;
+    if (l->broken || lane->stopped || lane->flushed)
+        return;
+    lane->flushed = true;
+    if (!l->flushed++)
+        l->flush_deadline = ri_deadline(FLUSH_TIME);
+    verbs_ctx_list(l);
+}
+
+static void await_reason(struct verbs_link *l)
+{
+    const struct ibv_wc wc = {.status = IBV_WC_WR_FLUSH_ERR};
+    const bool late = ri_now() >= l->flush_deadline;
+    for (uint32_t i = 0; i < l->lanes; i++) {
+        struct verbs_lane *lane = &l->lane[i];
+        if (!lane->flushed)
+            continue;
+        verbs_ports_trouble(verbs_ctx_of(l), lane->rail);
+        if (late)
+            failed(lane, &wc);
+        lane->flushed = !late;
+    }
+    l->flushed = late ? 0 : l->flushed;
+}
+
 static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
 {
     const uint32_t at = (uint32_t)wc->wr_id & 0x7fffffff;
@@ -151,7 +181,9 @@ static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
     }
     const bool receive = wc->wr_id >> 31 & 1;
     lane->receives -= receive;
-    if (wc->status != IBV_WC_SUCCESS)
+    if (wc->status == IBV_WC_WR_FLUSH_ERR)
+        flushed(lane);
+    else if (wc->status != IBV_WC_SUCCESS)
         failed(lane, wc);
     else if (receive)
         received(lane, wc);
@@ -394,7 +426,8 @@ static void settle(struct verbs_link *l)
 
 static bool is_at_rest(const struct verbs_link *l)
 {
-    return !l->in.head && !l->out.head && (l->broken || (l->stage == VERBS_UP && !l->moving && !l->greeting->out_len));
+    return !l->in.head && !l->out.head &&
+           (l->broken || (l->stage == VERBS_UP && !l->moving && !l->flushed && !l->greeting->out_len));
 }
 
 static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
@@ -406,6 +439,8 @@ static unsigned progress(struct ri_tctx *t, struct ri_queue *done)
         moved += look(c);
     for (struct verbs_link *l = c->active, *next; l; l = next) {
         next = l->next;
+        if (l->flushed && !l->broken)
+            await_reason(l);
         if (l->stage != VERBS_UP && !l->broken)
             moved += verbs_greet(l);
         else if (l->greeting->out_len)
@@ -431,7 +466,7 @@ static bool arm(struct ri_tctx *t)
     if (poll_all(c))
         return false;
     for (struct verbs_link *l = c->active; l; l = l->next)
-        if (l->broken || l->ended || l->moving || l->greeting->out_len)
+        if (l->broken || l->ended || l->moving || l->flushed || l->greeting->out_len)
             return false;
     return true;
 }
