@@ -6,25 +6,77 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/comm/comm.h"
+#ifdef VERBS_LIBRARY
+#include "tests/verbs/provider.h"
+#endif
 
 const struct way ways[WAYS] = {
-    {"node", {"RING_NODE", "RING_CMA"}, {"auto", "auto"}},
-    {"slots", {"RING_NODE", "RING_CMA"}, {"auto", "off"}},
-    {"shm", {"RING_NODE", "RING_TRANSPORT"}, {"off", "shm"}},
-    {"tcp", {"RING_NODE", "RING_TRANSPORT"}, {"off", "tcp"}},
-    {"ring", {"RING_ALGO", "RING_TCP_SOCKETS"}, {"ring", "2"}},
-    {"doubling", {"RING_ALGO", "RING_SEGMENT"}, {"doubling", "4K"}},
+    {"node", 0, {"RING_NODE", "RING_CMA"}, {"auto", "auto"}},
+    {"slots", 0, {"RING_NODE", "RING_CMA"}, {"auto", "off"}},
+    {"shm", 0, {"RING_NODE", "RING_TRANSPORT"}, {"off", "shm"}},
+    {"tcp", 0, {"RING_NODE", "RING_TRANSPORT"}, {"off", "tcp"}},
+    {"ring", 0, {"RING_ALGO", "RING_TCP_SOCKETS"}, {"ring", "2"}},
+    {"doubling", 0, {"RING_ALGO", "RING_SEGMENT"}, {"doubling", "4K"}},
+#ifdef VERBS_LIBRARY
+    {"verbs", 4, {"RING_NODE", "RING_TRANSPORT", "RING_IB_LIBRARY"}, {"off", "verbs", VERBS_LIBRARY}},
+#endif
 };
+
+/* ---- devices --------------------------------------------------------------------------------------------------- */
+
+#ifdef VERBS_LIBRARY
+/* 2 to 4 of them, which carry and end what is asked of them in an order that the seed decides. */
+static void open_world(void)
+{
+    static uint64_t seed;
+    const char *given = getenv("RING_TEST_SEED");
+    struct provider_world w;
+    if (!seed) {
+        seed = given ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 1000;
+        fprintf(stderr, "# devices: seed %llu (RING_TEST_SEED)\n", (unsigned long long)seed);
+    }
+    (void)provider_control.reset(++seed);
+    provider_control.get_world(&w);
+    w.devices = 2 + (int)(seed % 3);
+    provider_control.set_world(&w);
+}
+
+static void close_world(void)
+{
+    char text[512] = "";
+    struct provider_counters n;
+    cr_assert_eq(provider_control.violations(text, sizeof text), 0, "%s", text);
+    provider_control.counters(&n);
+    cr_assert_eq(n.rnr, 0, "%llu messages found no receive request", (unsigned long long)n.rnr);
+    cr_assert_eq(n.devices + n.contexts + n.pds + n.mrs + n.channels + n.cqs + n.qps, 0, "not all is given back");
+}
+#else
+static void open_world(void) {}
+static void close_world(void) {}
+#endif
+
+/* ---- ways ------------------------------------------------------------------------------------------------------ */
+
+bool way_takes(const struct way *w, uint32_t size) { return !w->most || size <= w->most; }
+
 void go_by(const struct way *w)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3 && w->variable[i]; i++)
         setenv(w->variable[i], w->value[i], 1);
+    if (w->variable[2])
+        open_world();
 }
 
 void go_back(const struct way *w)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3 && w->variable[i]; i++)
         unsetenv(w->variable[i]);
+    if (w->variable[2])
+        close_world();
 }
 
 void nap_ms(int ms)
@@ -35,10 +87,30 @@ void nap_ms(int ms)
 
 /* ---- ranks as threads ------------------------------------------------------------------------------------------ */
 
+/* As ring_comm_create_uid(), with settings of this rank's own: the environment is all ranks'. */
+static ring_status_t join(struct rank *r)
+{
+    struct ri_conf conf;
+    struct ri_boot *boot;
+    if (!r->job->settings)
+        return ring_comm_create_uid(&r->job->uid, r->rank, r->job->size, &r->comm);
+    ring_status_t status = ri_conf_load(&conf);
+    if (status)
+        return status;
+    r->job->settings(r->rank, &conf);
+    const uint64_t deadline = ri_deadline(conf.timeout);
+    if ((status = ri_boot_open_uid(&conf, &r->job->uid, r->rank, r->job->size, deadline, &boot)))
+        return status;
+    ri_log_set_rank(r->rank);
+    status = ri_comm_create(boot, &conf, NULL, deadline, &r->comm);
+    boot->ops->close(boot);
+    return status;
+}
+
 static void *live(void *arg)
 {
     struct rank *r = arg;
-    r->status = ring_comm_create_uid(&r->job->uid, r->rank, r->job->size, &r->comm);
+    r->status = join(r);
     snprintf(r->text, sizeof r->text, "%s", ring_last_error());
     if (!r->status) {
         r->job->body(r);
@@ -75,6 +147,8 @@ void by_every_way(const uint32_t *sizes, void (*body)(struct rank *r))
 {
     for (size_t w = 0; w < WAYS; w++)
         for (const uint32_t *size = sizes; *size; size++) {
+            if (!way_takes(&ways[w], *size))
+                continue;
             go_by(&ways[w]);
             run_ranks(*size, body, &ways[w]);
             go_back(&ways[w]);

@@ -8,13 +8,24 @@
 #include <pthread.h>
 #include <ring/ring.h>
 
+#include "lib/base/conf.h"
+
 enum { MAX_RANKS = 8 };
 
-struct way {
-    const char *name, *variable[2], *value[2];
-};
+/* VERBS_LIBRARY: libibverbs without hardware (tests/verbs), whose devices then are one way more. */
+#ifdef VERBS_LIBRARY
+enum { WAYS = 7 };
+#else
 enum { WAYS = 6 };
+#endif
+
+struct way {
+    const char *name;
+    uint32_t most; /* ranks, where more show nothing new; 0: any number */
+    const char *variable[3], *value[3];
+};
 extern const struct way ways[WAYS];
+bool way_takes(const struct way *w, uint32_t size);
 void go_by(const struct way *w);
 void go_back(const struct way *w);
 
@@ -34,6 +45,7 @@ struct job {
     ring_uid_t uid;
     void (*body)(struct rank *r);
     const void *arg;
+    void (*settings)(uint32_t rank, struct ri_conf *conf); /* of each rank by itself; NULL: those of the environment */
     struct rank rank[MAX_RANKS];
 };
 void start_job(struct job *j);

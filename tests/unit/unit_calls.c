@@ -408,6 +408,8 @@ static void compare_ways(uint32_t size, ring_dtype_t dtype, size_t count)
     struct bits first = {.dtype = dtype, .count = count, .reduced = malloc(bytes), .scattered = malloc(bytes)};
     struct bits b = {.dtype = dtype, .count = count, .reduced = malloc(bytes), .scattered = malloc(bytes)};
     for (int w = 0; w < WAYS; w++) {
+        if (!way_takes(&ways[w], size))
+            continue;
         go_by(&ways[w]);
         run_ranks(size, reduce_awkward, w ? &b : &first);
         go_back(&ways[w]);

@@ -479,11 +479,13 @@ static void facts(struct rank *r)
     cr_assert_eq(ring_comm_node_count(r->comm), 1);
     WORKS(ring_comm_choice(r->comm, RING_ALL_REDUCE, 1 << 20, RING_FLOAT, RING_SUM, &choice));
     const struct way *w = r->job->arg;
-    if (!strcmp(w->name, "tcp") || !strcmp(w->name, "shm"))
+    if (!strcmp(w->name, "tcp") || !strcmp(w->name, "shm") || !strcmp(w->name, "verbs"))
         cr_assert_str_eq(choice.transport, w->name);
     /* The first message between two ranks makes their link: its transport is known before. */
     WORKS(ring_comm_choice(r->comm, RING_SEND, 1, RING_FLOAT, RING_SUM, &message));
-    cr_assert(!strcmp(message.transport, "shm") || !strcmp(message.transport, "tcp"), "\"%s\"", message.transport);
+    cr_assert(!strcmp(message.transport, "shm") || !strcmp(message.transport, "tcp") ||
+                  !strcmp(message.transport, w->name),
+              "\"%s\"", message.transport);
     cr_assert_str_eq(message.algorithm, "direct");
     if (!strcmp(w->name, "node") || !strcmp(w->name, "ring") || !strcmp(w->name, "doubling"))
         cr_assert_str_eq(choice.algorithm, w->name);
