@@ -148,6 +148,9 @@ struct ri_transport {
 
     /* Can it work in this process at all?  false: why_out (cap bytes) says the reason in a few words. */
     bool (*usable)(const struct ri_conf *conf, char *why_out, size_t cap);
+    /* Of one that is not: is there what it needs, but it cannot be had?  That is worth a warning, where nothing being
+     * there is not, nor what the settings leave out.  NULL: never. */
+    bool (*blocked)(const struct ri_conf *conf);
     /* What it sees on this machine and what it makes of it, for people: lines that begin with two spaces.  NULL:
      * nothing that `usable` does not say. */
     void (*explain)(const struct ri_conf *conf, FILE *out);

@@ -28,6 +28,8 @@ size_t ri_card_encode(const struct ri_peer *me, const struct ri_conf *conf, uint
     ri_pack_number(&p, me->pid_space, 8);
     ri_pack_number(&p, me->process, 8);
     ri_pack_number(&p, me->transports, 4);
+    ri_pack_number(&p, me->blocked, 4);
+    ri_pack_text(&p, me->off);
     ri_pack(&p, &me->processors, sizeof me->processors);
     ri_pack(&p, me->key, sizeof me->key);
     ri_pack(&p, me->host.id, sizeof me->host.id);
@@ -69,6 +71,8 @@ ring_status_t ri_card_decode(const uint8_t *card, size_t len, uint32_t rank, con
     p.pid_space = ri_unpack_number(&u, 8);
     p.process = ri_unpack_number(&u, 8);
     p.transports = (uint32_t)ri_unpack_number(&u, 4);
+    p.blocked = (uint32_t)ri_unpack_number(&u, 4);
+    ri_unpack_text(&u, p.off, sizeof p.off);
     ri_unpack(&u, &p.processors, sizeof p.processors);
     ri_unpack(&u, p.key, sizeof p.key);
     ri_unpack(&u, p.host.id, sizeof p.host.id);

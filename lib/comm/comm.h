@@ -42,18 +42,21 @@
 
 /* ---- card.c ---------------------------------------------------------------------------------------------------- */
 
-/* A rank as the others know it. */
+/* A rank as the others know it.  off: "verbs is off: there is no RDMA device", for those that RING_TRANSPORT allows. */
+enum { RI_OFF_TEXT = 200 };
 struct ri_peer {
     uint32_t rank, node, local_rank;
     int32_t pid;
     uint64_t pid_space;              /* inode of its pid namespace; 0: unknown                   */
     uint64_t process;                /* random, one a process: equal for ranks that are threads  */
     uint32_t transports;             /* bit i: ri_transports[i] can work there                  */
+    uint32_t blocked;                /* the same: it should, and cannot                         */
     struct ri_processors processors; /* that it may use */
     uint8_t key[RI_KEY];             /* public half                                             */
     struct ri_host host;
     struct ri_endpoint end;
     char name[112]; /* "rank 3 (host:pid)" for messages */
+    char off[RI_OFF_TEXT];
 };
 
 size_t ri_card_encode(const struct ri_peer *me, const struct ri_conf *conf, uint8_t *card, size_t cap);
@@ -320,8 +323,11 @@ void ri_watch_close(struct ring_comm *c);
 void ri_watch_forget(const struct ring_comm *c);
 
 /* wires.c */
-uint32_t ri_wires_usable(const struct ri_conf *conf); /* mask of transports that work in this process */
-const char *ri_wires_transports(void);                /* "shm,tcp" */
+/* transports, blocked and off of this process. */
+void ri_wires_look(const struct ri_conf *conf, struct ri_peer *me);
+/* Every rank has a transport that RING_TRANSPORT allows; else all ranks say the same of one that has not. */
+ring_status_t ri_wires_possible(const struct ring_comm *c);
+const char *ri_wires_transports(void); /* "shm,tcp" */
 /* Texts that have a grammar, or name things that must exist: RING_TRANSPORT, RING_ALGO, RING_PORT_RANGE and
  * RING_SOCKET_IFNAME. */
 ring_status_t ri_wires_check(const struct ri_conf *conf);

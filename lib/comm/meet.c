@@ -85,7 +85,7 @@ static void describe_self(struct ring_comm *c, struct ri_peer *me)
     *me = (struct ri_peer){.rank = c->rank, .pid = (int32_t)getpid()};
     me->pid_space = stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
     me->process = process_mark();
-    me->transports = ri_wires_usable(&c->conf);
+    ri_wires_look(&c->conf, me);
     ri_processors_get(&me->processors);
     memcpy(me->key, c->identity.public_half, RI_KEY);
     ri_host_get(&c->conf, &me->host);
@@ -108,7 +108,7 @@ static ring_status_t exchange_cards(struct ring_comm *c, struct ri_boot *b, uint
         if (!status && r != c->rank)
             status = ri_card_decode(card, got, r, me, &c->conf, &c->peer[r]);
     }
-    return status;
+    return status ? status : ri_wires_possible(c);
 }
 
 /* Hosts by the order of their lowest rank.  apart[r]: rank r shares memory with nobody. */

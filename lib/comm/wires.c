@@ -53,17 +53,25 @@ bool ri_wires_allowed(const struct ri_conf *conf, const char *transport)
     return ri_conf_is_auto(conf->transport) || listed(conf->transport, transport);
 }
 
-uint32_t ri_wires_usable(const struct ri_conf *conf)
+void ri_wires_look(const struct ri_conf *conf, struct ri_peer *me)
 {
-    uint32_t mask = 0;
+    me->transports = me->blocked = 0;
+    me->off[0] = '\0';
     for (uint32_t i = 0; ri_transports[i]; i++) {
-        char why[128];
-        if (ri_transports[i]->usable(conf, why, sizeof why))
-            mask |= UINT32_C(1) << i;
-        else
-            ri_log(RI_LOG_INFO, "transport %s is off: %s", ri_transports[i]->name, why);
+        const struct ri_transport *t = ri_transports[i];
+        const uint32_t bit = UINT32_C(1) << i;
+        const size_t n = strlen(me->off);
+        char why[160];
+        if (t->usable(conf, why, sizeof why)) {
+            me->transports |= bit;
+            continue;
+        }
+        ri_log(RI_LOG_INFO, "transport %s is off: %s", t->name, why);
+        if (!ri_wires_allowed(conf, t->name))
+            continue;
+        me->blocked |= t->blocked && t->blocked(conf) ? bit : 0;
+        snprintf(me->off + n, sizeof me->off - n, "%s%s is off: %s", n ? "; " : "", t->name, why);
     }
-    return mask;
 }
 
 static ring_status_t check_transports(const struct ri_conf *conf)
@@ -122,18 +130,30 @@ static ring_status_t mark_peers(const struct ring_comm *c, bool *wanted)
     return status;
 }
 
-/* The cheapest transport that both ends have; NULL: none. */
-static const struct ri_transport *choose(const struct ring_comm *c, uint32_t rank, uint32_t *index_out)
+ring_status_t ri_wires_possible(const struct ring_comm *c)
+{
+    for (uint32_t r = 0; r < c->size; r++) {
+        bool any = false;
+        for (uint32_t i = 0; ri_transports[i]; i++)
+            any |= c->peer[r].transports >> i & 1 && ri_wires_allowed(&c->conf, ri_transports[i]->name);
+        if (!any)
+            return ri_fail(RING_ERR_UNSUPPORTED, "RING_TRANSPORT=%.80s cannot be had on %s: %s", c->conf.transport,
+                           c->peer[r].name, c->peer[r].off);
+    }
+    return RING_OK;
+}
+
+/* The cheapest of those in the mask that may be used; NULL: none. */
+static const struct ri_transport *cheapest(const struct ring_comm *c, uint32_t rank, uint32_t mask, uint32_t *index_out)
 {
     const struct ri_peer *me = &c->peer[c->rank], *p = &c->peer[rank];
     const struct ri_end self = {.rank = me->rank, .node = me->node, .name = me->name};
     const struct ri_end peer = {.rank = p->rank, .node = p->node, .name = p->name};
-    const uint32_t both = me->transports & p->transports;
     double best = 0;
     *index_out = RI_NONE;
     for (uint32_t i = 0; ri_transports[i]; i++) {
         uint32_t latency, byte;
-        if (!(both >> i & 1) || !ri_wires_allowed(&c->conf, ri_transports[i]->name) ||
+        if (!(mask >> i & 1) || !ri_wires_allowed(&c->conf, ri_transports[i]->name) ||
             !ri_transports[i]->cost(&c->conf, &self, &peer, &latency, &byte))
             continue;
         const double cost = latency + byte / 1e3 * TYPICAL_BYTES;
@@ -143,6 +163,37 @@ static const struct ri_transport *choose(const struct ring_comm *c, uint32_t ran
         }
     }
     return *index_out == RI_NONE ? NULL : ri_transports[*index_out];
+}
+
+/* The cheapest that both ends have. */
+static const struct ri_transport *choose(const struct ring_comm *c, uint32_t rank, uint32_t *index_out)
+{
+    return cheapest(c, rank, c->peer[c->rank].transports & c->peer[rank].transports, index_out);
+}
+
+/* One that one of the ends has, or should have, would be cheaper: people want to know, but not of every link. */
+static void tell_of_better(const struct ring_comm *c, uint32_t rank, const struct ri_transport *chosen)
+{
+    static _Atomic bool told;
+    const struct ri_peer *me = &c->peer[c->rank], *p = &c->peer[rank];
+    uint32_t index;
+    const struct ri_transport *better =
+        cheapest(c, rank, me->transports | me->blocked | p->transports | p->blocked, &index);
+    if (better == chosen)
+        return;
+    const struct ri_peer *lacks = me->transports >> index & 1 ? p : me;
+    ri_log(atomic_exchange(&told, true) ? RI_LOG_INFO : RI_LOG_WARN, "the link to %s goes over %s, as on rank %u %s",
+           p->name, chosen->name, lacks->rank, lacks->off);
+}
+
+static ring_status_t no_transport(const struct ring_comm *c, const struct ri_peer *p)
+{
+    const struct ri_peer *me = &c->peer[c->rank], *lacks = me->off[0] ? me : p;
+    if (lacks->off[0])
+        return ri_fail(RING_ERR_UNSUPPORTED, "no transport joins %s and %s (RING_TRANSPORT=%.80s): on rank %u %s",
+                       me->name, p->name, c->conf.transport, lacks->rank, lacks->off);
+    return ri_fail(RING_ERR_UNSUPPORTED, "no transport joins %s and %s (RING_TRANSPORT=%.80s, built: %s)", me->name,
+                   p->name, c->conf.transport, ri_wires_transports());
 }
 
 uint32_t ri_wires_sockets(const struct ring_comm *c)
@@ -315,12 +366,12 @@ static ring_status_t look_for_all(struct ring_comm *c)
 static ring_status_t want_link(struct ring_comm *c, uint32_t rank, uint64_t deadline)
 {
     struct ri_wires *w = &c->wires;
-    const struct ri_peer *me = &c->peer[c->rank], *p = &c->peer[rank];
+    const struct ri_peer *p = &c->peer[rank];
     uint32_t index;
     const struct ri_transport *t = choose(c, rank, &index);
     if (!t)
-        return ri_fail(RING_ERR_UNSUPPORTED, "no transport joins %s and %s (RING_TRANSPORT=%.80s, built: %s)", me->name,
-                       p->name, c->conf.transport, ri_wires_transports());
+        return no_transport(c, p);
+    tell_of_better(c, rank, t);
     struct ri_expected *e = ri_new(1, sizeof *e);
     if (!e)
         return ri_fail(RING_ERR_NOMEM, "no memory for a link to %s", p->name);

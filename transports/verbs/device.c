@@ -107,9 +107,10 @@ static size_t places_of(struct verbs_devices *d, const struct verbs_port *p)
 
 static bool read_port(struct verbs_devices *d, struct verbs_port *p)
 {
+    p->left_out = p->number ? !verbs_hca_wanted(&d->hca, p->device->name, p->number) : p->device->left_out;
     if (!p->number)
         REASON(p->why, "%s", p->device->why);
-    else if (!verbs_hca_wanted(&d->hca, p->device->name, p->number))
+    else if (p->left_out)
         REASON(p->why, "excluded by RING_IB_HCA");
     else if (ask(d, p)) {
         p->gids = verbs_gid_read(d->api, p->device->context, p->number, &p->attr, places_of(d, p), p->gid);
@@ -178,12 +179,10 @@ static void open_one(struct verbs_devices *d, struct ibv_device *device, struct 
     const char *name = d->api->get_device_name(device);
     snprintf(v->name, sizeof v->name, "%s", name ? name : "");
     v->immediate = device->transport_type != IBV_TRANSPORT_IWARP && device->node_type != IBV_NODE_RNIC;
-    if (!verbs_hca_wanted(&d->hca, v->name, 0)) {
-        REASON(v->why, "excluded by RING_IB_HCA");
-        return;
-    }
-    if (!is_connected(device)) {
-        REASON(v->why, "it has no reliable connections");
+    const bool wanted = verbs_hca_wanted(&d->hca, v->name, 0);
+    v->left_out = !wanted || !is_connected(device);
+    if (v->left_out) {
+        REASON(v->why, "%s", wanted ? "it has no reliable connections" : "excluded by RING_IB_HCA");
         return;
     }
     errno = 0;

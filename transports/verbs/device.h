@@ -24,6 +24,7 @@ struct verbs_device {
     struct ibv_context *context; /* NULL: not open, and `why` says the reason */
     struct ibv_device_attr attr; /* max_mr_size, max_qp_wr, max_cqe, max_sge, vendor_id ... */
     bool immediate;              /* can write with immediate data: all but iWARP            */
+    bool left_out;               /* by the settings, or it is of no use to anybody like us  */
     char why[VERBS_WHY];
 };
 
@@ -31,6 +32,7 @@ struct verbs_port {
     struct verbs_device *device;
     uint8_t number; /* 0: the device is not open, so this stands for all of its ports */
     bool usable;
+    bool left_out;             /* by the settings */
     struct ibv_port_attr attr; /* state, link_layer, lid, active_mtu, max_msg_sz ... */
     uint32_t speed;            /* Mbit/s */
     unsigned gids;

@@ -61,6 +61,23 @@ bool verbs_ports_usable(const struct ri_conf *conf, char *why_out, size_t cap)
     return usable;
 }
 
+/* A wrong setting keeps from the devices as well. */
+bool verbs_ports_blocked(const struct ri_conf *conf)
+{
+    char why[VERBS_WHY];
+    struct verbs_devices devices;
+    bool blocked = false;
+    const struct verbs_api *api = verbs_api_load(conf->ib_library, why, sizeof why);
+    if (!api)
+        return false;
+    if (verbs_devices_open(api, conf, &devices))
+        return true;
+    for (unsigned i = 0; i < devices.ports; i++)
+        blocked |= !devices.port[i].left_out;
+    verbs_devices_close(&devices);
+    return blocked;
+}
+
 static void explain_port(const struct verbs_api *api, const struct verbs_port *port, FILE *out)
 {
     char text[VERBS_GID_TEXT], gpu[VERBS_WHY];

@@ -8,6 +8,7 @@
 #include "transports/verbs/ctx.h"
 
 bool verbs_ports_usable(const struct ri_conf *conf, char *why_out, size_t cap);
+bool verbs_ports_blocked(const struct ri_conf *conf);
 void verbs_ports_explain(const struct ri_conf *conf, FILE *out);
 /* c->rail, c->rails; what was opened is closed by verbs_ports_close(), also after a failure. */
 ring_status_t verbs_ports_open(struct verbs_ctx *c);

@@ -502,6 +502,7 @@ const struct ri_transport ri_transport_verbs = {
     .link_size = sizeof(struct verbs_link),
     .rendezvous = RI_RENDEZVOUS_TCP,
     .usable = verbs_ports_usable,
+    .blocked = verbs_ports_blocked,
     .explain = verbs_ports_explain,
     .sockets = sockets,
     .cost = cost,
