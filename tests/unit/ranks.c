@@ -10,6 +10,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/comm/comm.h"
+#include "tests/unit/slower.h"
 #ifdef VERBS_LIBRARY
 #include "tests/verbs/provider.h"
 #endif
@@ -22,7 +23,7 @@ const struct way ways[WAYS] = {
     {"ring", 0, {"RING_ALGO", "RING_TCP_SOCKETS"}, {"ring", "2"}},
     {"doubling", 0, {"RING_ALGO", "RING_SEGMENT"}, {"doubling", "4K"}},
 #ifdef VERBS_LIBRARY
-    {"verbs", 4, {"RING_NODE", "RING_TRANSPORT", "RING_IB_LIBRARY"}, {"off", "verbs", VERBS_LIBRARY}},
+    {"verbs", SLOWER > 2 ? 2 : 4, {"RING_NODE", "RING_TRANSPORT", "RING_IB_LIBRARY"}, {"off", "verbs", VERBS_LIBRARY}},
 #endif
 };
 

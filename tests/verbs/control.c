@@ -298,17 +298,25 @@ static void set_port(int device, enum ibv_port_state state)
     pv_unlock();
 }
 
+static bool ends_pairs(enum ibv_event_type event)
+{
+    return event == IBV_EVENT_QP_FATAL || event == IBV_EVENT_QP_REQ_ERR || event == IBV_EVENT_QP_ACCESS_ERR;
+}
+
 static void raise_event(int device, enum ibv_event_type event)
 {
     pv_lock();
-    raise_all(device, event);
-    if (event == IBV_EVENT_DEVICE_FATAL) {
-        world.fatal[device] = true;
-        for (struct object *o = world.all[QP]; o; o = o->next) {
-            struct qp *q = o->self;
-            if (q->device == device && q->state != IBV_QPS_RESET && q->state != IBV_QPS_ERR)
-                pv_fail(q);
-        }
+    if (!ends_pairs(event))
+        raise_all(device, event);
+    world.fatal[device] |= event == IBV_EVENT_DEVICE_FATAL;
+    for (struct object *o = world.all[QP]; o; o = o->next) {
+        struct qp *q = o->self;
+        if (q->device != device || q->state == IBV_QPS_RESET || q->state == IBV_QPS_ERR)
+            continue;
+        if (ends_pairs(event))
+            pv_async(q->base.context, event, q);
+        if (ends_pairs(event) || event == IBV_EVENT_DEVICE_FATAL)
+            pv_fail(q);
     }
     pv_unlock();
 }

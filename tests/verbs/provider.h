@@ -123,8 +123,8 @@ struct provider_control {
     /* A port changes, and its device's contexts are told so.  Down: nothing passes, and the send queues fail after
      * their retries. */
     void (*set_port)(int device, enum ibv_port_state state);
-    /* An event at all contexts of a device.  IBV_EVENT_DEVICE_FATAL ends all its queues too, and it makes nothing new.
-     */
+    /* An event at all contexts of a device.  IBV_EVENT_DEVICE_FATAL ends all its queues too, and it makes nothing new;
+     * those that end a queue pair come for each of the device, and end it. */
     void (*raise)(int device, enum ibv_event_type event);
     /* A queue pair answers no more, and sends nothing; qp_num 0: all of the device.  Its own state stays. */
     void (*silence)(int device, uint32_t qp_num, bool on);
