@@ -40,7 +40,12 @@ static void set(struct ri_conf *conf, const char *settings)
     }
 }
 
-/* Of verbs: a library without hardware, which keeps what was asked of it that no device need forgive. */
+/* Of verbs: a library without hardware, which keeps what was asked of it that no device need forgive; or the one that
+ * RING_IB_LIBRARY names, which keeps nothing. */
+static bool own_library(const struct ri_transport *t)
+{
+    return t && !strcmp(t->name, "verbs") && !getenv("RING_IB_LIBRARY");
+}
 #ifdef VERBS_LIBRARY
 static const struct provider_control *provider(void)
 {
@@ -52,28 +57,33 @@ static const struct provider_control *provider(void)
     }
     return found;
 }
-static void use_provider(const struct ri_transport *t, struct ri_conf *conf)
+static void use_provider(struct ri_conf *conf)
 {
-    if (strcmp(t->name, "verbs"))
-        return;
     (void)provider();
     snprintf(conf->ib_library, sizeof conf->ib_library, "%s", VERBS_LIBRARY);
 }
-static void ask_provider(const struct ri_transport *t)
+static void ask_provider(void)
 {
     char text[512] = "";
     struct provider_counters n;
-    if (!t || strcmp(t->name, "verbs"))
-        return;
     provider()->counters(&n);
     cr_assert_eq(provider()->violations(text, sizeof text), 0, "%s", text);
     cr_assert_eq(n.rnr, 0, "%llu messages found no receive request", (unsigned long long)n.rnr);
     cr_assert_eq(n.qps + n.mrs + n.cqs + n.pds + n.channels + n.contexts, 0, "not all is given back");
 }
 #else
-static void use_provider(const struct ri_transport *t, struct ri_conf *conf) { (void)t, (void)conf; }
-static void ask_provider(const struct ri_transport *t) { (void)t; }
+static void use_provider(struct ri_conf *conf) { (void)conf; }
+static void ask_provider(void) {}
 #endif
+
+static void choose_library(const struct ri_transport *t, struct ri_conf *conf)
+{
+    const char *named = getenv("RING_IB_LIBRARY");
+    if (own_library(t))
+        use_provider(conf);
+    else if (named)
+        snprintf(conf->ib_library, sizeof conf->ib_library, "%s", named);
+}
 
 void rig_open_ends(struct rig *rig, const struct ri_transport *t, const char *settings)
 {
@@ -82,7 +92,7 @@ void rig_open_ends(struct rig *rig, const struct ri_transport *t, const char *se
         struct rig_end *e = &rig->end[i];
         e->t = t;
         ri_conf_defaults(&e->conf);
-        use_provider(t, &e->conf);
+        choose_library(t, &e->conf);
         set(&e->conf, settings);
         e->ctx = ri_new(1, t->ctx_size);
         e->ctx->transport = t;
@@ -174,7 +184,8 @@ void rig_close(struct rig *rig)
         }
         *e = (struct rig_end){0};
     }
-    ask_provider(t);
+    if (own_library(t))
+        ask_provider();
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */

@@ -9,20 +9,22 @@
 #define RIG_H
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 #include "transports/transport.h"
 
-/* ThreadSanitizer makes every byte twenty times as dear. */
+/* ThreadSanitizer makes every byte twenty times as dear, and so does a machine that is emulated (RING_TEST_SLOW). */
 #ifdef __SANITIZE_THREAD__
-#define RIG_SLOW 1
+#define RIG_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define RIG_SLOW 1
+#define RIG_SANITIZED 1
 #endif
 #endif
-#ifndef RIG_SLOW
-#define RIG_SLOW 0
+#ifndef RIG_SANITIZED
+#define RIG_SANITIZED 0
 #endif
+#define RIG_SLOW (RIG_SANITIZED || getenv("RING_TEST_SLOW"))
 
 enum { RIG_LINKS = 8, RIG_GUARD = 64 };
 
@@ -83,7 +85,7 @@ const struct ri_transport *rig_transport(const char *name); /* NULL: not in this
 unsigned rig_descriptors(void);
 
 /* A link over verbs has one thread, and the devices of the tests one lock: nothing for ThreadSanitizer, and a minute. */
-#if RIG_SLOW
+#if RIG_SANITIZED
 #define RIG_VERBS_TEST(name)
 #else
 #define RIG_VERBS_TEST(name) RIG_TEST(verbs, name)

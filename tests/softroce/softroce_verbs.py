@@ -46,6 +46,18 @@ def case_memory_of_a_gpu_is_flushed(guests):
 
 
 @guest.needs(1)
+def case_conformance(guests):
+    """What every transport promises, by the kernel's verbs instead of the library of the tests."""
+    program = tool("tests/conformance/conformance")
+    env = harness.clean_env(RING_IB_LIBRARY="libibverbs.so.1", RING_TEST_SLOW="1")
+    result = guests.run([program, "--filter", "verbs/*"], 120, env=env)
+    text = result.out + result.err
+    found = re.search(r"Tested: (\d+) \| Passing: (\d+)", re.sub(r"\x1b\[[\d;]*m", "", text))
+    check(result.code == 0 and found and found[1] == found[2] and int(found[1]) > 20, result)
+    print(f"# {found[1]} checks of conformance")
+
+
+@guest.needs(1)
 def case_every_collective(guests):
     result = guests.run(ring_perf("all", "-S", "8,300K", "-n", "1", "-w", "1"), 120, env=verbs())
     out = right(result)

@@ -10,7 +10,7 @@
 #ifdef __SANITIZE_ADDRESS__
 #define LINK_SLOW 1
 #else
-#define LINK_SLOW RIG_SLOW
+#define LINK_SLOW RIG_SANITIZED
 #endif
 
 typedef void shape_fn(struct provider_world *w);
