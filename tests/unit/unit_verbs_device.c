@@ -174,15 +174,18 @@ static void begin(int count, const struct table *gids)
     }
 }
 
-static void open_with(struct verbs_devices *d, const char *hca, const char *index)
+static void open_for(const char *transport, struct verbs_devices *d, const char *hca, const char *index)
 {
     struct ri_conf conf;
     ri_conf_defaults(&conf);
+    snprintf(conf.transport, sizeof conf.transport, "%s", transport);
     snprintf(conf.ib_hca, sizeof conf.ib_hca, "%s", hca);
     snprintf(conf.ib_gid_index, sizeof conf.ib_gid_index, "%s", index);
     cr_assert_eq(verbs_devices_open(&api, &conf, d), RING_OK, "%s", ri_error_get());
     cr_assert_eq(world.lists, 0, "the list is still there");
 }
+
+static void open_with(struct verbs_devices *d, const char *hca, const char *index) { open_for("auto", d, hca, index); }
 
 static void end_world(struct verbs_devices *d)
 {
@@ -308,13 +311,31 @@ Test(device, kinds)
     world.fake[0].device.transport_type = IBV_TRANSPORT_IWARP;
     world.fake[1].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
     world.fake[1].port[0].lid = 17;
-    open_with(&d, "auto", "auto");
+    open_for("verbs", &d, "auto", "auto");
     cr_assert_eq(d.usable, 3);
     cr_assert(!d.port[0].end.immediate && !d.device[0].immediate);
     expect_text(d.port[0].why, "iWARP");
     cr_assert(d.port[1].end.infiniband && d.port[1].end.lid == 17 && d.port[1].gid[0].type == IB);
     expect_text(d.port[1].why, "active, InfiniBand, 100000 Mbit/s");
     expect_text(d.port[2].why, "no GID but link-local ones");
+    end_world(&d);
+}
+
+/* Every port that is up has a link-local GID.  It leads nowhere one can know of, so who does not ask for it is spared.
+ */
+Test(device, a_port_without_an_address_is_for_those_who_name_verbs)
+{
+    struct verbs_devices d;
+    begin(2, &bare);
+    world.fake[1].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
+    world.fake[1].port[0].lid = 17;
+    open_with(&d, "auto", "auto");
+    cr_assert(!d.port[0].usable && !d.port[0].end.gids && d.port[1].usable);
+    expect_text(d.port[0].why, "its network interface has no address");
+    end_world(&d);
+    begin(1, &bare);
+    open_with(&d, "auto", "1");
+    cr_assert(d.port[0].usable);
     end_world(&d);
 }
 

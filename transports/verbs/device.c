@@ -56,12 +56,18 @@ static void fill_end(struct verbs_port *p)
     e->max_message = p->attr.max_msg_sz;
 }
 
+/* RoCE, and the best of its GIDs is: every port that is up has such a one, whatever it is connected to. */
+static bool is_local(const struct verbs_port *p)
+{
+    return !is_infiniband(p) && p->device->immediate && p->end.gids &&
+           verbs_gid_class(&p->end.gid[0]) == VERBS_GID_LINK_LOCAL;
+}
+
 /* A usable port's reason. */
 static void praise(struct verbs_port *p)
 {
     char first[VERBS_GID_TEXT] = "";
-    const bool local = !is_infiniband(p) && p->device->immediate &&
-                       verbs_gid_class(&p->end.gid[0]) == VERBS_GID_LINK_LOCAL; /* the best of them is */
+    const bool local = is_local(p);
     if (p->end.gids)
         verbs_gid_print(&p->end.gid[0], first);
     REASON(p->why, "active, %s, %u Mbit/s%s%s%s%s",
@@ -116,6 +122,11 @@ static bool read_port(struct verbs_devices *d, struct verbs_port *p)
         p->gids = verbs_gid_read(d->api, p->device->context, p->number, &p->attr, places_of(d, p), p->gid);
         fill_end(p);
         p->end.gids = verbs_gid_usable(p->gid, p->gids, d->gid_index, d->family, p->end.gid, p->why);
+        if (is_local(p) && !d->local) {
+            p->end.gids = 0;
+            REASON(p->why, "no GID but link-local ones, since its network interface has no address; only "
+                           "RING_TRANSPORT=verbs uses them");
+        }
         if (!p->end.gids)
             return false;
         praise(p);
@@ -229,6 +240,7 @@ static ring_status_t settings_of(const struct ri_conf *conf, struct verbs_device
 {
     const ring_status_t status = verbs_hca_parse(conf->ib_hca, &d->hca);
     d->family = conf->family;
+    d->local = !ri_conf_is_auto(conf->transport) || !ri_conf_is_auto(conf->ib_gid_index);
     return status ? status : verbs_gid_index(conf->ib_gid_index, &d->gid_index);
 }
 
