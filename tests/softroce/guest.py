@@ -51,6 +51,8 @@ setup()
 {{
     echo {name} >/proc/sys/kernel/hostname
     printf '127.0.0.1 localhost\\n::1 localhost\\n{hosts}' >/etc/hosts
+    # What one end of a pair sends at once, the other one keeps until there is time for it.
+    echo 100000 >/proc/sys/net/core/netdev_max_backlog
     # An address may be used at once; and what one end of a pair sends to the other's address comes in though it is ours.
     for how in all default; do
         echo 0 >/proc/sys/net/ipv6/conf/$how/accept_dad

@@ -6,6 +6,8 @@ import shlex
 
 import guest
 import harness
+import softroce_lost
+import softroce_paths
 import softroce_verbs
 from harness import check, tool
 
@@ -89,4 +91,5 @@ def case_ringrun_across_guests(guests):
 
 
 if __name__ == "__main__":
-    guest.main({**globals(), **vars(softroce_verbs)})  # in one process, because boots are what costs
+    # In one process, because boots are what costs.
+    guest.main({**globals(), **vars(softroce_verbs), **vars(softroce_paths), **vars(softroce_lost)})
