@@ -358,6 +358,8 @@ uint64_t rig_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
+bool rig_repeats(const struct ri_transport *t) { return strcmp(t->name, "verbs") != 0; }
+
 const struct ri_transport *rig_transport(const char *name)
 {
 #ifdef WITH_LOOP

@@ -81,6 +81,8 @@ void rig_expect(const struct job *j, ring_status_t status);
 void rig_expect_all(struct rig *rig, ring_status_t status);
 
 uint64_t rig_random(uint64_t *state);
+/* With settings that make buffers small; verbs has none of those, so once is enough. */
+bool rig_repeats(const struct ri_transport *t);
 const struct ri_transport *rig_transport(const char *name); /* NULL: not in this build */
 unsigned rig_descriptors(void);
 
