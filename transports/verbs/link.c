@@ -54,15 +54,14 @@ void verbs_link_refused(struct verbs_lane *lane, const char *what)
 {
     char text[RI_LINK_WHY];
     snprintf(text, sizeof text, "%s was refused: %s", what, strerror(errno));
-    verbs_link_fail(lane->link, lane->rail, text);
+    verbs_move_lose(lane->link, lane->rail_at, text);
 }
 
 static bool write_on(struct verbs_lane *lane, const struct verbs_write *w)
 {
-    if (verbs_lane_write(lane, w))
-        return true;
-    verbs_link_refused(lane, "a request");
-    return false;
+    if (!verbs_lane_write(lane, w))
+        verbs_link_refused(lane, "a request");
+    return !lane->link->broken; /* else another lane writes it */
 }
 
 /* The processor is not to touch a buffer before it has been looked up. */
@@ -186,7 +185,7 @@ static bool send_granted(struct verbs_link *l, struct ri_xfer *x)
 {
     while (x->moved < x->len) {
         const struct verbs_grant *g = &l->window->granted[l->grants_used % VERBS_GRANTS];
-        if (l->grants_used == l->grants_heard)
+        if (l->grants_used == l->grants_heard || l->moving)
             return false;
         if (!l->grant_at && (!g->bytes || g->bytes > x->len - x->moved || g->number != (uint32_t)l->grants_used)) {
             verbs_link_break(l, "the peer grants what it was not asked for");
@@ -276,7 +275,7 @@ static unsigned grant_all(struct verbs_link *l)
          l->next_grant = l->next_grant->next, l->granted_for = 0) {
         struct ri_xfer *x = l->next_grant;
         while (!is_eager(l, x) && l->granted_for < x->len) {
-            if (!grant(l, x))
+            if (l->moving || !grant(l, x))
                 return moved;
             moved++;
         }

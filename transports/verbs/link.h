@@ -147,7 +147,7 @@ void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 void verbs_link_break(struct verbs_link *l, const char *why);
 /* The same, when a device has failed, and it is said. */
 void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *what);
-/* The same, when it refuses what was asked of it, errno. */
+/* A device refuses what was asked of it, errno: the rail is lost. */
 void verbs_link_refused(struct verbs_lane *lane, const char *what);
 
 /* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */

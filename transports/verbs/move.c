@@ -119,11 +119,14 @@ static bool has_arrived(const struct verbs_lane *lane, const struct verbs_place 
     return !p->whole || (p->write.tells ? p->told <= lane->arrived : p->told < lane->arrived);
 }
 
+/* No other has been lost since. */
+static bool is_last(const struct verbs_link *l, uint32_t rail) { return !l->broken && l->move[l->moving - 1] == rail; }
+
 /* Write again what the peer has not heard.  False: not all of it yet. */
 static bool write_lane(struct verbs_link *l, uint32_t i)
 {
     struct verbs_lane *lane = &l->lane[i];
-    while (lane->complete < lane->posted) {
+    while (lane->complete < lane->posted && is_last(l, lane->rail_at)) {
         const struct verbs_place *p = &lane->place[lane->complete % LANE_SENDS];
         if (has_arrived(lane, p))
             verbs_link_sent(lane, lane->complete + 1);
@@ -132,7 +135,7 @@ static bool write_lane(struct verbs_link *l, uint32_t i)
         else
             lane->complete++;
     }
-    return true;
+    return is_last(l, lane->rail_at);
 }
 
 static bool write_rail(struct verbs_link *l, uint32_t rail)

@@ -159,7 +159,7 @@ static void received(struct verbs_lane *lane, const struct ibv_wc *wc)
     if (lane->link->broken)
         return;
     if (!lane->stopped && !verbs_lane_receive(lane, at % LANE_RECEIVES))
-        verbs_move_lose(lane->link, lane->rail_at, "a receive request was refused");
+        verbs_link_refused(lane, "a receive request");
     lane->heard++;
     if (!verbs_link_told(lane, ntohl(word)))
         verbs_link_break(lane->link, "the peer says what cannot be");
