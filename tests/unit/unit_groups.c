@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/unit/ranks.h"
+#include "tests/unit/slower.h"
 
 static int32_t mark(uint32_t from, uint32_t to, uint32_t i) { return (int32_t)(from * 1000003 + to * 1009 + i); }
 
@@ -47,7 +48,7 @@ Test(messages, around_the_ring, .timeout = 100) { by_every_way((uint32_t[]){1, 2
 static void ping_pong(struct rank *r)
 {
     const uint32_t peer = r->rank ^ 1;
-    for (int32_t i = 0; i < 500 && peer < r->job->size; i++) {
+    for (int32_t i = 0; i < 500 / SLOWER && peer < r->job->size; i++) {
         int32_t x = i, y = -1;
         if (r->rank < peer) {
             WORKS(ring_send(r->comm, &x, 1, RING_INT32, peer));
