@@ -507,7 +507,8 @@ void ri_op_orphan(struct ring_comm *c)
         struct ring_op *op = c->handles;
         c->handles = op->newer;
         op->comm = NULL;
-        op->run = NULL; /* goes with the programs */
+        ri_free(op->run); /* what it holds goes with the engine */
+        op->run = NULL;
         op->newer = NULL;
         op->handle = &op->newer; /* nobody points to it */
     }
