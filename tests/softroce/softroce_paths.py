@@ -210,3 +210,22 @@ def case_two_ports(guests):
         sent = [count(guests, f"rxe{i}") - n for i, n in enumerate(before)]
         print("# packets sent by each port:", *sent)
         check(min(sent) > max(sent) / 4, sent)
+
+
+@guest.needs(1)
+def case_one_of_two_ports_is_lost(guests):
+    """The run goes on over the other one: its port goes down, or its packets do not arrive any more and nobody says so."""
+    for how, script, back in (("down", "ip link set w0 down", "ip link set w0 up"),
+                              ("silent", "for i in 0 1; do tc qdisc add dev w$i root netem loss 100%; done",
+                               "for i in 0 1; do tc qdisc del dev w$i root; done")):
+        with undone(guests, f"{back}; {NO_RAIL}"):
+            guests.must(f"{RAIL}; sleep {SETTLE}")
+            with looping(guests, *RAILS) as job:
+                check(len(ways(job.text())) == 2, job.text())
+                guests.must(script)
+                time.sleep(4)
+                for _ in range(2):
+                    before = count(guests, "rxe0")
+                    time.sleep(1)
+                    check(job.command.code is None and count(guests, "rxe0") > before, f"port {how}:", job.text()[-3000:])
+                job.stop()
