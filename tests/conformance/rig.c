@@ -92,6 +92,7 @@ void rig_open_ends(struct rig *rig, const struct ri_transport *t, const char *se
         struct rig_end *e = &rig->end[i];
         e->t = t;
         ri_conf_defaults(&e->conf);
+        snprintf(e->conf.transport, sizeof e->conf.transport, "%s", t->name);
         choose_library(t, &e->conf);
         set(&e->conf, settings);
         e->ctx = ri_new(1, t->ctx_size);

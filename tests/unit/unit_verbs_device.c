@@ -339,6 +339,17 @@ Test(device, a_port_without_an_address_is_for_those_who_name_verbs)
     end_world(&d);
 }
 
+Test(device, iwarp_is_for_those_who_name_verbs)
+{
+    struct verbs_devices d;
+    begin(1, &bare);
+    world.fake[0].device.transport_type = IBV_TRANSPORT_IWARP;
+    open_with(&d, "auto", "auto");
+    cr_assert(!d.port[0].usable && !d.usable);
+    expect_text(d.port[0].why, "rdma_cm");
+    end_world(&d);
+}
+
 Test(device, speeds)
 {
     static const struct {

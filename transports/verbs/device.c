@@ -111,6 +111,19 @@ static size_t places_of(struct verbs_devices *d, const struct verbs_port *p)
     return most;
 }
 
+/* As far as one can tell, so it is for those who ask for it. */
+static bool leads_nowhere(const struct verbs_devices *d, struct verbs_port *p)
+{
+    const bool iwarp = !p->device->immediate && !d->named, local = is_local(p) && !d->local;
+    if (iwarp)
+        REASON(p->why, "iWARP, whose drivers connect queue pairs by rdma_cm alone; only RING_TRANSPORT=verbs tries it");
+    else if (local)
+        REASON(p->why, "no GID but link-local ones, since its network interface has no address; only "
+                       "RING_TRANSPORT=verbs uses them");
+    p->end.gids = iwarp || local ? 0 : p->end.gids;
+    return iwarp || local;
+}
+
 static bool read_port(struct verbs_devices *d, struct verbs_port *p)
 {
     p->left_out = p->number ? !verbs_hca_wanted(&d->hca, p->device->name, p->number) : p->device->left_out;
@@ -122,12 +135,7 @@ static bool read_port(struct verbs_devices *d, struct verbs_port *p)
         p->gids = verbs_gid_read(d->api, p->device->context, p->number, &p->attr, places_of(d, p), p->gid);
         fill_end(p);
         p->end.gids = verbs_gid_usable(p->gid, p->gids, d->gid_index, d->family, p->end.gid, p->why);
-        if (is_local(p) && !d->local) {
-            p->end.gids = 0;
-            REASON(p->why, "no GID but link-local ones, since its network interface has no address; only "
-                           "RING_TRANSPORT=verbs uses them");
-        }
-        if (!p->end.gids)
+        if (!p->end.gids || leads_nowhere(d, p))
             return false;
         praise(p);
         return true;
@@ -240,7 +248,8 @@ static ring_status_t settings_of(const struct ri_conf *conf, struct verbs_device
 {
     const ring_status_t status = verbs_hca_parse(conf->ib_hca, &d->hca);
     d->family = conf->family;
-    d->local = !ri_conf_is_auto(conf->transport) || !ri_conf_is_auto(conf->ib_gid_index);
+    d->named = !ri_conf_is_auto(conf->transport);
+    d->local = d->named || !ri_conf_is_auto(conf->ib_gid_index);
     return status ? status : verbs_gid_index(conf->ib_gid_index, &d->gid_index);
 }
 

@@ -45,6 +45,7 @@ struct verbs_devices {
     const struct verbs_api *api;
     struct verbs_hca hca;
     int gid_index;   /* -1: any */
+    bool named;      /* RING_TRANSPORT is not auto: iWARP is used as well */
     bool local;      /* ports of RoCE with no address but link-local ones are used as well */
     uint64_t family; /* RI_FAMILY_... */
     unsigned devices, ports, usable;
