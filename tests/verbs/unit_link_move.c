@@ -242,6 +242,26 @@ Test(verbs, a_peer_that_is_gone_is_not_waited_for, .timeout = 60)
     rig_close(&rig);
 }
 
+/* It sends nothing, and so do the devices, but an empty write now and then. */
+Test(verbs, who_only_waits_learns_that_the_peer_is_gone, .timeout = 60)
+{
+    struct rig rig;
+    link_world(13, NULL);
+    rig_open(&rig, link_transport(), 1, "");
+    link_meet(&rig);
+    const struct job *j = rig_recv(&rig, 0, 0, 100, 1, 0);
+    const uint64_t begin = ri_now(), rest = begin + RI_SECOND;
+    while (ri_now() < rest)
+        rig_step(&rig.end[0]);
+    cr_assert_eq(rig.end[0].out, 1, "a peer that is there is waited for");
+    silence_both(0);
+    while (rig.end[0].out && ri_now() < rest + 5 * RI_SECOND)
+        rig_step(&rig.end[0]);
+    cr_assert_lt(ri_now() - rest, SOON * RI_MILLISECOND);
+    rig_expect(j, RING_ERR_PEER_LOST);
+    rig_close(&rig);
+}
+
 Test(verbs, a_peer_may_go_while_a_rail_is_lost, .timeout = 100)
 {
     uint64_t random = first_seed();

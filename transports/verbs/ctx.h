@@ -28,7 +28,8 @@ struct verbs_ctx {
     uint32_t entry_count;
     struct verbs_link *active; /* those with something to do */
     uint32_t rounds;
-    bool posted; /* something that progress() has not seen */
+    uint64_t feel; /* when the links are to see again whether their peers are there */
+    bool posted;   /* something that progress() has not seen */
 };
 
 /* Among those that progress() looks after. */

@@ -116,8 +116,9 @@ struct verbs_link {
     uint32_t chunks_in_free, chunks_out_free; /* bits */
     uint32_t flushing;                        /* of the landings, those told of wholly that are not there yet */
 
-    bool listed; /* among the context's links with something to do */
-    bool ended;  /* the socket has: what has been sent still comes, up to these, until then */
+    uint64_t felt; /* by verbs_move_feel(): all that was heard and complete */
+    bool listed;   /* among the context's links with something to do */
+    bool ended;    /* the socket has: what has been sent still comes, up to these, until then */
     bool told_end;
     uint64_t end_eager, end_data, data_sent, data_heard, end_deadline;
     bool broken;
@@ -171,6 +172,9 @@ void verbs_greet_goodbye(struct verbs_link *l);
 void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why);
 /* The peer's lane `i` has heard so much, in all; false: it cannot have. */
 bool verbs_move_hear(struct verbs_link *l, uint32_t i, uint32_t heard);
+/* Who waits sends nothing, so its devices would not notice that the peer's host is gone.  Called every now and then:
+ * when nothing has moved since the last time, each rail asks. */
+void verbs_move_feel(struct verbs_link *l);
 /* Do what can be done now for rails that are lost; > 0 when something moved. */
 unsigned verbs_move(struct verbs_link *l);
 

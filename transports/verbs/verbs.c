@@ -36,6 +36,7 @@ enum {
     EVENT_BITS = 2,
 };
 #define FLUSH_TIME (10 * RI_MILLISECOND)
+#define FEEL_TIME (200 * RI_MILLISECOND)
 
 /* ---- who completions belong to --------------------------------------------------------------------------------- */
 
@@ -395,6 +396,16 @@ static void post_recv(struct ri_link *base, struct ri_xfer *x)
 
 /* ---- looking --------------------------------------------------------------------------------------------------- */
 
+static void feel_links(struct verbs_ctx *c)
+{
+    const uint64_t now = ri_now();
+    if (now < c->feel)
+        return;
+    c->feel = now + FEEL_TIME;
+    for (struct verbs_link *l = c->active; l; l = l->next)
+        verbs_move_feel(l);
+}
+
 /* Take in what sockets, channels and devices have to say. */
 static unsigned look(struct verbs_ctx *c)
 {
@@ -412,6 +423,7 @@ static unsigned look(struct verbs_ctx *c)
         if (kind == DEVICE_EVENT)
             verbs_ports_trouble(c, what);
     }
+    feel_links(c);
     return n > 0;
 }
 
