@@ -2,6 +2,7 @@
 /* ports.c - see ports.h. */
 #include "transports/verbs/ports.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +62,19 @@ bool verbs_ports_usable(const struct ri_conf *conf, char *why_out, size_t cap)
     return usable;
 }
 
-/* A wrong setting keeps from the devices as well. */
+/* Does the kernel know of devices, whatever the library can do? */
+static bool there_are_devices(void)
+{
+    DIR *folder = opendir("/sys/class/infiniband");
+    bool any = false;
+    for (const struct dirent *e; !any && folder && (e = readdir(folder));)
+        any = e->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return any;
+}
+
+/* A wrong setting keeps from the devices as well, and so does a library that is not there. */
 bool verbs_ports_blocked(const struct ri_conf *conf)
 {
     char why[VERBS_WHY];
@@ -69,7 +82,7 @@ bool verbs_ports_blocked(const struct ri_conf *conf)
     bool blocked = false;
     const struct verbs_api *api = verbs_api_load(conf->ib_library, why, sizeof why);
     if (!api)
-        return false;
+        return there_are_devices();
     if (verbs_devices_open(api, conf, &devices))
         return true;
     for (unsigned i = 0; i < devices.ports; i++)
