@@ -217,19 +217,22 @@ static unsigned send_all(struct verbs_link *l)
     return moved;
 }
 
-void verbs_link_sent(struct verbs_lane *lane, uint64_t to)
+bool verbs_link_sent(struct verbs_lane *lane, uint64_t to)
 {
     struct verbs_link *l = lane->link;
+    bool moved = false;
     for (; lane->complete < to; lane->complete++) {
         const struct verbs_place *p = &lane->place[lane->complete % LANE_SENDS];
         lane->told_complete = p->told;
         if (!p->whole)
             continue;
+        moved |= p->write.tells || p->write.xfer;
         if (p->write.xfer && !l->broken && !l->ended) /* else it has been given back */
             p->write.xfer->held--;
         if (p->write.slot)
             put_slot(&l->chunks_out_free, l->window->chunk_out, p->write.slot);
     }
+    return moved;
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------------- */

@@ -142,8 +142,8 @@ static inline struct verbs_ctx *verbs_ctx_of(const struct verbs_link *l) { retur
 unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done);
 /* Immediate data of the peer's, by this lane; false: it makes no sense. */
 bool verbs_link_told(struct verbs_lane *lane, uint32_t word);
-/* Of a lane: all places up to `to` are complete. */
-void verbs_link_sent(struct verbs_lane *lane, uint64_t to);
+/* Of a lane: all places up to `to` are complete.  False: they were of nothing but empty writes (verbs_move_feel). */
+bool verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 /* why: with the device, where it is about one; "": the other end has closed it. */
 void verbs_link_break(struct verbs_link *l, const char *why);
 /* The same, when a device has failed, and it is said. */

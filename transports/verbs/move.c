@@ -142,7 +142,7 @@ static bool write_lane(struct verbs_link *l, uint32_t i)
     while (lane->complete < lane->posted && is_last(l, lane->rail_at)) {
         const struct verbs_place *p = &lane->place[lane->complete % LANE_SENDS];
         if (has_arrived(lane, p))
-            verbs_link_sent(lane, lane->complete + 1);
+            (void)verbs_link_sent(lane, lane->complete + 1);
         else if (!write_again(l, i, &p->write))
             return false;
         else

@@ -173,12 +173,13 @@ static uint64_t place_of(const struct verbs_lane *lane, uint64_t wr_id)
     return lane->posted - (((uint32_t)lane->posted - (uint32_t)wr_id) & 0x7fffffff);
 }
 
-static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
+/* False: it is no news. */
+static bool complete(struct verbs_ctx *c, const struct ibv_wc *wc)
 {
     struct verbs_lane *lane = lane_of(c, wc->wr_id);
     if (!lane) {
         verbs_flush_complete(c, wc);
-        return;
+        return true;
     }
     const bool receive = wc->wr_id >> 31 & 1;
     lane->receives -= receive;
@@ -189,7 +190,8 @@ static void complete(struct verbs_ctx *c, const struct ibv_wc *wc)
     else if (receive)
         received(lane, wc);
     else
-        verbs_link_sent(lane, place_of(lane, wc->wr_id) + 1);
+        return verbs_link_sent(lane, place_of(lane, wc->wr_id) + 1);
+    return true;
 }
 
 static unsigned poll_rail(struct verbs_ctx *c, struct verbs_rail *rail)
@@ -200,8 +202,7 @@ static unsigned poll_rail(struct verbs_ctx *c, struct verbs_rail *rail)
     do {
         n = ibv_poll_cq(rail->cq, BATCH, wc);
         for (int i = 0; i < n; i++)
-            complete(c, &wc[i]);
-        all += n > 0 ? (unsigned)n : 0;
+            all += complete(c, &wc[i]);
     } while (n == BATCH);
     if (n < 0)
         verbs_ports_break(c, rail, "its completion queue cannot be read");
@@ -411,9 +412,11 @@ static unsigned look(struct verbs_ctx *c)
 {
     struct epoll_event e[EVENTS];
     const int n = epoll_wait(c->epoll, e, EVENTS, 0);
+    unsigned news = 0; /* of a channel: completions are, see complete() */
     for (int i = 0; i < n; i++) {
         void *what = (void *)(uintptr_t)(e[i].data.u64 >> EVENT_BITS);
         const int kind = (int)(e[i].data.u64 & ((1 << EVENT_BITS) - 1));
+        news += kind != CHANNEL_EVENT;
         if (kind == LINK_EVENT)
             verbs_ctx_list(what);
         if (kind == LINK_EVENT && ((struct verbs_link *)what)->stage == VERBS_UP)
@@ -424,7 +427,7 @@ static unsigned look(struct verbs_ctx *c)
             verbs_ports_trouble(c, what);
     }
     feel_links(c);
-    return n > 0;
+    return news;
 }
 
 /* A link whose end has been heard is not waited for any more. */
