@@ -35,7 +35,7 @@
       "algorithms to use: auto, a name that ring_info lists, or rules: all_reduce:0-64K@doubling,64K-inf@ring;...")    \
     X(deterministic, "RING_DETERMINISTIC", COUNT, "0", "0", "1", 1,                                                    \
       "1: the same bits in every run, whatever the hosts, transports and sizes of pieces")                             \
-    X(transport, "RING_TRANSPORT", TEXT, "auto", "", "", 1, "transport to use: auto, or a name that ring_info lists")  \
+    X(transport, "RING_TRANSPORT", TEXT, "auto", "", "", 1, "transport to use: auto, or names that ring_info lists, as in shm,tcp")  \
     X(segment, "RING_SEGMENT", BYTES, "256K", "1K", "1G", 1,                                                           \
       "largest piece of a buffer that travels as one message in a schedule")                                           \
     X(node, "RING_NODE", CHOICE, "auto", "", "auto|off", 1,                                                            \

@@ -224,6 +224,31 @@ Test(verbs, an_idle_peer_is_waited_for, .timeout = 60)
     rig_close(&rig);
 }
 
+/* Who waits for it sleeps meanwhile. */
+Test(verbs, a_peer_that_computes_costs_no_processor, .timeout = 60)
+{
+    struct rig rig;
+    link_world(14, NULL);
+    rig_open(&rig, link_transport(), 1, "");
+    link_meet(&rig);
+    const struct job *j = rig_recv(&rig, 0, 0, 100, 1, 0);
+    port_down(0);
+    while (!link_of(&rig, 0)->loss[0].said)
+        rig_step(&rig.end[0]);
+    cr_assert_eq(link_of(&rig, 0)->moving, 1);
+    struct rig_end *e = &rig.end[0];
+    bool sleeps = false;
+    for (int i = 0; i < 100 && !sleeps; i++, rig_step(e)) {
+        sleeps = e->t->arm(e->ctx);
+        e->t->disarm(e->ctx);
+    }
+    cr_assert(sleeps, "nobody may sleep before the peer has looked");
+    rig_send(&rig, 1, 0, 100, 1);
+    rig_run(&rig);
+    rig_expect(j, RING_OK);
+    rig_close(&rig);
+}
+
 /* Nothing is under way over the rail that is left, so nothing but the empty write can tell. */
 Test(verbs, a_peer_that_is_gone_is_not_waited_for, .timeout = 60)
 {

@@ -475,6 +475,7 @@ static const struct lack {
     {"none has devices", {nowhere, nowhere}, {NULL, NULL}, NULL, 0, nowhere},
     {"one has no devices", {NULL, nowhere}, {NULL, NULL}, NULL, 1, nowhere},
     {"left out by the settings", {NULL, NULL}, {"^test", "^test"}, NULL, 0, "excluded by RING_IB_HCA"},
+    {"named, and not there", {NULL, NULL}, {"nonsense", "nonsense"}, NULL, 1, "excluded by RING_IB_HCA"},
     {"a wrong setting", {NULL, NULL}, {NULL, "test1:x"}, NULL, 1, "RING_IB_HCA"},
     {"no permission", {NULL, NULL}, {NULL, NULL}, second_is_forbidden, 1, "test1: permission denied: /dev/infiniband/"},
     {"too little locked memory",

@@ -175,6 +175,8 @@ bool verbs_move_hear(struct verbs_link *l, uint32_t i, uint32_t heard);
 /* Who waits sends nothing, so its devices would not notice that the peer's host is gone.  Called every now and then:
  * when nothing has moved since the last time, each rail asks. */
 void verbs_move_feel(struct verbs_link *l);
+/* There is a rail whose device has not given back what was posted: nothing wakes a sleeper for that. */
+bool verbs_move_is_due(const struct verbs_link *l);
 /* Do what can be done now for rails that are lost; > 0 when something moved. */
 unsigned verbs_move(struct verbs_link *l);
 

@@ -101,6 +101,14 @@ static unsigned say_lost(struct verbs_link *l, uint32_t rail)
     return 1;
 }
 
+bool verbs_move_is_due(const struct verbs_link *l)
+{
+    bool due = false;
+    for (uint32_t i = 0; i < l->moving; i++)
+        due |= !l->loss[l->move[i]].said;
+    return due;
+}
+
 /* The keys of another rail. */
 static bool change_key(struct verbs_link *l, const struct verbs_lane *lane, struct verbs_write *w)
 {

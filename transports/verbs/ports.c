@@ -14,18 +14,21 @@
 #include "transports/verbs/flush.h"
 #include "transports/verbs/gpu.h"
 
-enum { FIRST_LANES = 8 }; /* for whose completions there is room at first */
+enum { FIRST_LANES = 8, LEAST_LINKS = 2 }; /* for whose completions there is room at first; those of a ring */
 
 /* ---- can it work at all? --------------------------------------------------------------------------------------- */
 
-/* Where little memory may be locked, a link's worth is tried: privileged users have no limit, whatever it says. */
+/* Where little memory may be locked, as much as a ring registers is tried, each link's window with each of its ports:
+ * privileged users have no limit, whatever it says. */
 static bool can_lock(const struct verbs_devices *d, char *why_out, size_t cap)
 {
     struct rlimit limit;
-    const size_t bytes = sizeof(struct verbs_window);
+    const uint32_t rails = d->usable < VERBS_RAILS ? d->usable : VERBS_RAILS;
+    const size_t bytes = LEAST_LINKS * rails * sizeof(struct verbs_window);
     const struct verbs_api *api = d->api;
     uint32_t at = 0;
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur >= 16 * bytes)
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) ||
+        limit.rlim_cur >= 2 * LEAST_LINKS * VERBS_RAILS * sizeof(struct verbs_window))
         return true;
     while (!d->port[at].usable)
         at++;
@@ -33,7 +36,7 @@ static bool can_lock(const struct verbs_devices *d, char *why_out, size_t cap)
     void *memory = ri_new_aligned(4096, bytes);
     struct ibv_mr *mr = pd && memory ? api->reg_mr(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE) : NULL;
     if (!mr)
-        snprintf(why_out, cap, "locked memory is limited to %llu bytes (ulimit -l), and a link needs %zu",
+        snprintf(why_out, cap, "locked memory is limited to %llu bytes (ulimit -l), and the links of a ring need %zu",
                  (unsigned long long)limit.rlim_cur, bytes);
     if (mr)
         (void)api->dereg_mr(mr);
@@ -74,17 +77,17 @@ static bool there_are_devices(void)
     return any;
 }
 
-/* A wrong setting keeps from the devices as well, and so does a library that is not there. */
+/* A wrong setting keeps from the devices as well, and so do a library that is not there and names of no device. */
 bool verbs_ports_blocked(const struct ri_conf *conf)
 {
     char why[VERBS_WHY];
     struct verbs_devices devices;
-    bool blocked = false;
     const struct verbs_api *api = verbs_api_load(conf->ib_library, why, sizeof why);
     if (!api)
         return there_are_devices();
     if (verbs_devices_open(api, conf, &devices))
         return true;
+    bool blocked = devices.ports && devices.hca.count && !devices.hca.exclude;
     for (unsigned i = 0; i < devices.ports; i++)
         blocked |= !devices.port[i].left_out;
     verbs_devices_close(&devices);

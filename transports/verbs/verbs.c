@@ -115,10 +115,12 @@ static void failed(struct verbs_lane *lane, const struct ibv_wc *wc)
 {
     char why[160];
     struct verbs_link *l = lane->link;
+    const bool shut = wc->status == IBV_WC_RETRY_EXC_ERR && !lane->heard && !lane->complete;
     if (l->broken || lane->stopped)
         return;
-    snprintf(why, sizeof why, "%s (status %d, vendor %#x)", lane->rail->api->wc_status_str(wc->status), (int)wc->status,
-             wc->vendor_err);
+    snprintf(why, sizeof why, "%s (status %d, vendor %#x)%s", lane->rail->api->wc_status_str(wc->status),
+             (int)wc->status, wc->vendor_err,
+             shut ? "; nothing ever came through there; RING_TRANSPORT=shm,tcp goes without" : "");
     if (of_the_way(wc->status))
         verbs_move_lose(l, lane->rail_at, why);
     else
@@ -481,7 +483,7 @@ static bool arm(struct ri_tctx *t)
     if (poll_all(c))
         return false;
     for (struct verbs_link *l = c->active; l; l = l->next)
-        if (l->broken || l->ended || l->moving || l->flushed || l->greeting->out_len)
+        if (l->broken || l->ended || verbs_move_is_due(l) || l->flushed || l->greeting->out_len)
             return false;
     return true;
 }
