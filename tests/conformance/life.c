@@ -228,7 +228,7 @@ CHECK(no_memory_is_an_error_and_loses_nothing)
 CHECK(two_hundred_times_without_a_descriptor_more)
 {
     const unsigned before = rig_descriptors();
-    for (uint32_t i = 0; i < (RIG_SLOW ? 30 : 200); i++) {
+    for (uint32_t i = 0; i < (RIG_SLOW ? 12 : 200); i++) {
         struct rig rig;
         rig_open(&rig, t, 1, small);
         if (i % 3) {

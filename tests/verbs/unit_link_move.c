@@ -112,10 +112,10 @@ static void lose_one(const struct link_kind *kind, size_t trouble, uint64_t seed
         link_post(&rig, &random, MESSAGES, LONGEST);
         steps_of(&rig, &random, (int)(rig_random(&random) % 200));
         troubles[trouble]((int)(rig_random(&random) % rails));
-        cr_assert(link_run(&rig, SOON), "%s, trouble %zu, SEED=%llu: not all came back", kind->name, trouble,
+        cr_assert(link_run(&rig, 5 * SOON), "%s, trouble %zu, SEED=%llu: not all came back", kind->name, trouble,
                   (unsigned long long)seed);
         link_post(&rig, &random, MESSAGES, LONGEST);
-        cr_assert(link_run(&rig, SOON), "%s, trouble %zu, SEED=%llu: not all came back", kind->name, trouble,
+        cr_assert(link_run(&rig, 5 * SOON), "%s, trouble %zu, SEED=%llu: not all came back", kind->name, trouble,
                   (unsigned long long)seed);
         rig_expect_all(&rig, RING_OK);
         settle(&rig);
@@ -153,7 +153,7 @@ static void lose_three(uint64_t seed, const char *settings, int apart)
         some[rig_random(&random) % 4]((from + i) % 4);
     }
     link_post(&rig, &random, MESSAGES, LONGEST);
-    cr_assert(link_run(&rig, 2 * SOON), "SEED=%llu: not all came back", (unsigned long long)seed);
+    cr_assert(link_run(&rig, 5 * SOON), "SEED=%llu: not all came back", (unsigned long long)seed);
     rig_expect_all(&rig, RING_OK);
     rig_close(&rig);
 }
