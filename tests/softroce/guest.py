@@ -351,8 +351,17 @@ def pair(guests, server, client, places, port, seconds):
     return found.out
 
 
+def installed(command, package):
+    """Its path; without it the case is skipped."""
+    try:
+        return image.program(command, package)
+    except Missing as reason:
+        return harness.skip(reason)
+
+
 def write_bw(guests, size=8 << 20, count=10, places=(0, 0), device="rxe0", both_ways=True, seconds=120):
     """Bytes a second by ib_write_bw, the sum of both directions if both_ways: what a transport is measured against."""
+    installed("ib_write_bw", "perftest")
     target, port = guests[places[0]], next(PERFTEST_PORTS)
     words = lambda place: (f"ib_write_bw -F -d {device} -x {guests[place].gid_index(device)} -s {size} -n {count} -p {port}"
                            + (" -b" if both_ways else ""))

@@ -12,16 +12,9 @@ import softroce_verbs
 from harness import check, tool
 
 
-def installed(command, package):
-    try:
-        return guest.image.program(command, package)
-    except guest.Missing as reason:
-        return harness.skip(reason)
-
-
 @guest.needs(1)
 def case_device_is_there(guests):
-    installed("ibv_devinfo", "ibverbs-utils")
+    guest.installed("ibv_devinfo", "ibverbs-utils")
     out = guests.must("ibv_devinfo -d rxe0")
     check(re.search(r"state:\s+PORT_ACTIVE", out) and re.search(r"link_layer:\s+Ethernet", out), out)
     check({g.interface for g in guests[0].gids["rxe0"]} == {"v0"}, guests[0].gids)
@@ -45,12 +38,6 @@ def case_commands_are_commands(guests):
     check(len(guests.must("seq 100000")) == 588895, "output is cut")
 
 
-@guest.needs(1)
-def case_write_bw(guests):
-    installed("ib_write_bw", "perftest")
-    print(f"# ib_write_bw -b, 8 MiB: {guest.write_bw(guests) / 1e6:.1f} MB/s")
-
-
 def verified(guests, *options, ranks=2, timeout=60, **env):
     """An all-reduce that checks its results; what was printed."""
     argv = [tool("tools/ringrun/ringrun"), "-n", str(ranks), *options, tool("perf/ring_perf/ring_perf"), "all_reduce",
@@ -68,7 +55,7 @@ def case_ring_perf_over_tcp(guests):
 
 @guest.needs(2)
 def case_two_guests(guests):
-    installed("ibv_rc_pingpong", "ibverbs-utils")
+    guest.installed("ibv_rc_pingpong", "ibverbs-utils")
     words = [f"ibv_rc_pingpong -d rxe0 -g {guests[i].gid_index()} -p 18515" for i in range(2)]
     out = guest.pair(guests, words[1], f"{words[0]} {guests[1].address}", (1, 0), 18515, 60)
     check("1000 iters in" in out, out)
