@@ -104,6 +104,41 @@ unsigned link_judge(struct rig *rig)
     return lost;
 }
 
+struct ri_region link_regions[2];
+uint32_t link_regions_changed = 2;
+
+bool link_find_region(const void *at, size_t bytes, struct ri_region *region_out)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct ri_region *r = &link_regions[i];
+        const uintptr_t begin = (uintptr_t)r->begin, from = (uintptr_t)at;
+        if (!r->bytes || from < begin || from - begin > r->bytes || bytes > r->bytes - (from - begin))
+            continue;
+        *region_out = *r;
+        return true;
+    }
+    return false;
+}
+
+uint32_t link_regions_version(void) { return link_regions_changed; }
+
+void link_open(struct rig *rig, uint64_t seed, shape_fn *change, const char *settings)
+{
+    link_world(seed, change);
+    rig_open(rig, link_transport(), 1, settings);
+    link_meet(rig);
+}
+
+void link_leave(struct rig *rig)
+{
+    rig_disconnect(rig, 1, 0);
+    rig->end[1].out = 0;
+    for (struct job *j = rig->end[1].jobs; j; j = j->next) {
+        j->x.status = j->back ? j->x.status : RING_ERR_PEER_LOST;
+        j->back = true;
+    }
+}
+
 /* ---- random traffic over devices of all kinds ------------------------------------------------------------------ */
 
 static void one_device(struct provider_world *w) { w->devices = 1; }
@@ -223,30 +258,13 @@ Test(verbs, random_traffic_over_devices_of_all_kinds, .timeout = 200)
 
 enum { AREA = 4 * MIB };
 
-/* What the ends take for the caller's registered memory. */
-static struct ri_region known[2];
-static uint32_t known_version = 2;
-
-static bool find_known(const void *at, size_t bytes, struct ri_region *region_out)
-{
-    for (int i = 0; i < 2; i++) {
-        const uintptr_t begin = (uintptr_t)known[i].begin, from = (uintptr_t)at;
-        if (!known[i].bytes || from < begin || from - begin > known[i].bytes || bytes > known[i].bytes - (from - begin))
-            continue;
-        *region_out = known[i];
-        return true;
-    }
-    return false;
-}
-
-static uint32_t version_known(void) { return known_version; }
-static const struct ri_memory memory = {.find = find_known, .version = version_known};
+static const struct ri_memory memory = {.find = link_find_region, .version = link_regions_version};
 
 static void know(int i, unsigned char *at, size_t bytes)
 {
     static uint64_t serial;
-    known[i] = (struct ri_region){.begin = at, .bytes = bytes, .serial = ++serial};
-    known_version += 2;
+    link_regions[i] = (struct ri_region){.begin = at, .bytes = bytes, .serial = ++serial};
+    link_regions_changed += 2;
 }
 
 /* End 0 sends from area 0, end 1 receives into area 1. */
@@ -513,9 +531,7 @@ Test(verbs, a_sleeper_wakes_for_a_device_and_for_the_end, .timeout = 60)
 {
     for (int what = 0; what < 3; what++) {
         struct rig rig;
-        link_world(1, one_device);
-        rig_open(&rig, link_transport(), 1, "");
-        link_meet(&rig);
+        link_open(&rig, 1, one_device, "");
         struct job *j = rig_recv(&rig, 1, 0, 100, 1, 0);
         const pthread_t sleeper = sleep_in_thread(&rig.end[1]);
         const uint64_t begin = ri_now();

@@ -32,6 +32,17 @@ const struct ri_transport *link_transport(void);
 
 /* One message each way, so the link is up. */
 void link_meet(struct rig *rig);
+/* All of that: a link that is up, over such devices. */
+void link_open(struct rig *rig, uint64_t seed, shape_fn *change, const char *settings);
+/* End 1 goes, and what it had posted counts as lost. */
+void link_leave(struct rig *rig);
+
+/* What the ends take for the caller's registered memory; whoever changes it changes the number, which is even. */
+extern struct ri_region link_regions[2];
+extern uint32_t link_regions_changed;
+bool link_find_region(const void *at, size_t bytes, struct ri_region *region_out);
+uint32_t link_regions_version(void);
+
 /* `n` messages each way of up to `most` bytes. */
 void link_post(struct rig *rig, uint64_t *random, uint32_t n, size_t most);
 /* Steps until all jobs are back; false: not within so many milliseconds. */

@@ -31,25 +31,10 @@ struct gpu {
 
 /* End 0 sends from the first, end 1 receives into the second. */
 static struct gpu gpus[2];
-static struct ri_region known[2];
-static uint32_t known_version = 2;
 static size_t copied;      /* bytes */
 static size_t copies_more; /* until one fails */
 
-static bool find_known(const void *at, size_t bytes, struct ri_region *region_out)
-{
-    for (int i = 0; i < 2; i++) {
-        const uintptr_t begin = (uintptr_t)known[i].begin, from = (uintptr_t)at;
-        if (!known[i].bytes || from < begin || from - begin > known[i].bytes || bytes > known[i].bytes - (from - begin))
-            continue;
-        *region_out = known[i];
-        return true;
-    }
-    return false;
-}
-
-static uint32_t version_known(void) { return known_version; }
-static const struct ri_memory memory = {.find = find_known, .version = version_known, .devices = true};
+static const struct ri_memory memory = {.find = link_find_region, .version = link_regions_version, .devices = true};
 
 static unsigned char *seen(const void *at)
 {
@@ -71,14 +56,14 @@ static ring_status_t copy(void *to, const void *from, size_t bytes)
 static void know(int i, bool dmabuf, bool flush)
 {
     static uint64_t serial;
-    known[i] = (struct ri_region){.begin = gpus[i].at,
-                                  .bytes = AREA,
-                                  .serial = ++serial,
-                                  .copy = copy,
-                                  .dmabuf = dmabuf ? gpus[i].fd : -1,
-                                  .dmabuf_at = BEGIN,
-                                  .flush = flush};
-    known_version += 2;
+    link_regions[i] = (struct ri_region){.begin = gpus[i].at,
+                                         .bytes = AREA,
+                                         .serial = ++serial,
+                                         .copy = copy,
+                                         .dmabuf = dmabuf ? gpus[i].fd : -1,
+                                         .dmabuf_at = BEGIN,
+                                         .flush = flush};
+    link_regions_changed += 2;
 }
 
 /* For what is registered plainly, the device has to find it where messages have it. */

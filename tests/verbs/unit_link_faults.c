@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links whose devices, peers and greetings fail: all that was posted comes back, soon, and nothing is left behind. */
+#include "tests/verbs/calls.h"
 #include "tests/verbs/unit_link.h"
 
 #include <errno.h>
@@ -74,9 +75,7 @@ Test(verbs, a_failed_completion_ends_the_link, .timeout = 100)
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         for (uint64_t nth = 1; nth < 40; nth += 1 + nth / (LINK_SLOW ? 1 : 3)) {
             struct rig rig;
-            link_world(nth, one_device);
-            rig_open(&rig, link_transport(), 1, nth % 2 ? "" : "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1");
-            link_meet(&rig);
+            link_open(&rig, nth, one_device, nth % 2 ? "" : "RING_IB_QPS_PER_CONNECTION=3 RING_IB_SPLIT=1");
             provider_control.fail_completion(nth, statuses[i]);
             if (nth % 3 == 0) /* and the queue pairs cannot be stopped */
                 provider_control.fail_call("ibv_modify_qp", 1, 0, EIO);
@@ -88,22 +87,6 @@ Test(verbs, a_failed_completion_ends_the_link, .timeout = 100)
 }
 
 /* ---- calls ----------------------------------------------------------------------------------------------------- */
-
-/* gives: what it gives back stays when it fails, so what is left is not counted. */
-static const struct call {
-    const char *name;
-    bool gives;
-} calls[] = {
-    {"ibv_get_device_list", false}, {"ibv_open_device", false},   {"ibv_query_device", false},
-    {"ibv_query_port", false},      {"ibv_query_gid", false},     {"_ibv_query_gid_table", false},
-    {"ibv_get_async_event", false}, {"ibv_alloc_pd", false},      {"ibv_reg_mr", false},
-    {"ibv_reg_mr_iova2", false},    {"ibv_create_cq", false},     {"ibv_create_comp_channel", false},
-    {"ibv_resize_cq", false},       {"ibv_get_cq_event", false},  {"ibv_create_qp", false},
-    {"ibv_modify_qp", false},       {"ibv_post_send", false},     {"ibv_post_recv", false},
-    {"ibv_poll_cq", false},         {"ibv_req_notify_cq", false}, {"ibv_close_device", true},
-    {"ibv_dealloc_pd", true},       {"ibv_dereg_mr", true},       {"ibv_destroy_comp_channel", true},
-    {"ibv_destroy_cq", true},       {"ibv_destroy_qp", true},
-};
 
 /* Without asserts: each step may fail. */
 static bool try_open(struct rig *rig, int i, const char *library)
@@ -136,7 +119,7 @@ void link_put_away(struct rig *rig)
     }
 }
 
-static void give_all_back(struct rig *rig, const struct call *c, unsigned nth)
+static void give_all_back(struct rig *rig, const struct provider_call *c, unsigned nth)
 {
     char text[512] = "";
     link_put_away(rig);
@@ -150,13 +133,13 @@ static void give_all_back(struct rig *rig, const struct call *c, unsigned nth)
 
 enum phase { FROM_OPEN, FROM_CONNECT, IN_TRAFFIC, PHASES };
 
-static void fail_in(enum phase phase, enum phase when, const struct call *c, unsigned nth, unsigned times)
+static void fail_in(enum phase phase, enum phase when, const struct provider_call *c, unsigned nth, unsigned times)
 {
     if (phase == when)
         cr_assert(provider_control.fail_call(c->name, nth, times, nth % 2 ? ENOMEM : EIO), "%s", c->name);
 }
 
-static void one_failing_call(const struct call *c, unsigned nth, unsigned times, enum phase when)
+static void one_failing_call(const struct provider_call *c, unsigned nth, unsigned times, enum phase when)
 {
     struct rig rig = {0};
     int fds[2][16];
@@ -183,11 +166,11 @@ static void one_failing_call(const struct call *c, unsigned nth, unsigned times,
 Test(verbs, any_call_may_fail, .timeout = 200)
 {
     static const unsigned nths[] = {1, 2, 3, 4, 7, 11, 30};
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    for (size_t i = 0; i < PROVIDER_CALLS; i++)
         for (size_t n = 0; n < (LINK_SLOW ? 2 : sizeof nths / sizeof *nths); n++)
             for (unsigned times = 0; times < 2; times++)
                 for (enum phase when = FROM_OPEN; when < PHASES; when++)
-                    one_failing_call(&calls[i], nths[n], times, when);
+                    one_failing_call(&provider_calls[i], nths[n], times, when);
 }
 
 /* ---- devices --------------------------------------------------------------------------------------------------- */
@@ -209,9 +192,7 @@ Test(verbs, a_device_that_fails_ends_its_links, .timeout = 100)
     for (int i = 0; i < 4; i++)
         for (int steps = 0; steps < 200; steps += 1 + steps) {
             struct rig rig;
-            link_world((uint64_t)steps, one_device);
-            rig_open(&rig, link_transport(), 1, "");
-            link_meet(&rig);
+            link_open(&rig, (uint64_t)steps, one_device, "");
             link_post(&rig, &random, 4 * MESSAGES, LONGEST);
             for (int k = 0; k < steps; k++)
                 rig_step(&rig.end[k & 1]);
@@ -236,12 +217,7 @@ Test(verbs, a_peer_may_go_at_any_time, .timeout = 100)
         link_post(&rig, &random, MESSAGES, LONGEST);
         for (int k = 0; k < steps; k++)
             rig_step(&rig.end[rig_random(&random) & 1]);
-        rig_disconnect(&rig, 1, 0);
-        rig.end[1].out = 0;
-        for (struct job *j = rig.end[1].jobs; j; j = j->next) {
-            j->x.status = j->back ? j->x.status : RING_ERR_PEER_LOST;
-            j->back = true;
-        }
+        link_leave(&rig);
         expect_lost(&rig, "steps", steps);
         rig_close(&rig);
     }

@@ -104,9 +104,7 @@ static void lose_one(const struct link_kind *kind, size_t trouble, uint64_t seed
     struct rig rig;
     char text[512] = "";
     uint64_t random = seed;
-    link_world(seed, kind->change);
-    rig_open(&rig, link_transport(), 1, kind->settings);
-    link_meet(&rig);
+    link_open(&rig, seed, kind->change, kind->settings);
     const uint32_t rails = link_of(&rig, 0)->rails;
     if (rails > 1) {
         link_post(&rig, &random, MESSAGES, LONGEST);
@@ -142,9 +140,7 @@ static void lose_three(uint64_t seed, const char *settings, int apart)
     static void (*const some[])(int device) = {port_down, all_silent, send_refused, receive_refused};
     struct rig rig;
     uint64_t random = seed;
-    link_world(seed, four);
-    rig_open(&rig, link_transport(), 1, settings);
-    link_meet(&rig);
+    link_open(&rig, seed, four, settings);
     cr_assert_eq(link_of(&rig, 0)->rails, 4);
     const int from = (int)(rig_random(&random) % 4);
     link_post(&rig, &random, MESSAGES, LONGEST);
@@ -181,9 +177,7 @@ Test(verbs, without_a_rail_the_link_ends, .timeout = 100)
     uint64_t random = first_seed();
     for (int steps = 0; steps < (LINK_SLOW ? 20 : 200); steps += 1 + steps) {
         struct rig rig;
-        link_world(random, NULL);
-        rig_open(&rig, link_transport(), 1, "");
-        link_meet(&rig);
+        link_open(&rig, random, NULL, "");
         link_post(&rig, &random, 4 * MESSAGES, LONGEST);
         steps_of(&rig, &random, steps);
         silence_both(0);
@@ -204,9 +198,7 @@ Test(verbs, an_idle_peer_is_waited_for, .timeout = 60)
 {
     struct rig rig;
     uint64_t random = 11;
-    link_world(11, NULL);
-    rig_open(&rig, link_transport(), 1, "");
-    link_meet(&rig);
+    link_open(&rig, 11, NULL, "");
     for (uint32_t i = 0; i < 3; i++)
         rig_send(&rig, 0, 0, i ? 100 : LONGEST, i);
     steps_of(&rig, &random, 20);
@@ -228,9 +220,7 @@ Test(verbs, an_idle_peer_is_waited_for, .timeout = 60)
 Test(verbs, a_peer_that_computes_costs_no_processor, .timeout = 60)
 {
     struct rig rig;
-    link_world(14, NULL);
-    rig_open(&rig, link_transport(), 1, "");
-    link_meet(&rig);
+    link_open(&rig, 14, NULL, "");
     const struct job *j = rig_recv(&rig, 0, 0, 100, 1, 0);
     port_down(0);
     while (!link_of(&rig, 0)->loss[0].said)
@@ -253,9 +243,7 @@ Test(verbs, a_peer_that_computes_costs_no_processor, .timeout = 60)
 Test(verbs, a_peer_that_is_gone_is_not_waited_for, .timeout = 60)
 {
     struct rig rig;
-    link_world(12, NULL);
-    rig_open(&rig, link_transport(), 1, "");
-    link_meet(&rig);
+    link_open(&rig, 12, NULL, "");
     const struct job *j = rig_recv(&rig, 0, 0, 100, 1, 0);
     silence_both(0);
     port_down(0);
@@ -271,9 +259,7 @@ Test(verbs, a_peer_that_is_gone_is_not_waited_for, .timeout = 60)
 Test(verbs, who_only_waits_learns_that_the_peer_is_gone, .timeout = 60)
 {
     struct rig rig;
-    link_world(13, NULL);
-    rig_open(&rig, link_transport(), 1, "");
-    link_meet(&rig);
+    link_open(&rig, 13, NULL, "");
     const struct job *j = rig_recv(&rig, 0, 0, 100, 1, 0);
     const uint64_t rest = ri_deadline(RI_SECOND);
     unsigned moved = 0;
@@ -297,19 +283,12 @@ Test(verbs, a_peer_may_go_while_a_rail_is_lost, .timeout = 100)
     uint64_t random = first_seed();
     for (int steps = 0; steps < (LINK_SLOW ? 30 : 120); steps++) {
         struct rig rig;
-        link_world((uint64_t)steps, NULL);
-        rig_open(&rig, link_transport(), 1, steps % 2 ? "" : "RING_IB_QPS_PER_CONNECTION=2");
-        link_meet(&rig);
+        link_open(&rig, (uint64_t)steps, NULL, steps % 2 ? "" : "RING_IB_QPS_PER_CONNECTION=2");
         link_post(&rig, &random, MESSAGES, LONGEST);
         steps_of(&rig, &random, 30);
         port_down(steps / 2 % 2);
         steps_of(&rig, &random, steps);
-        rig_disconnect(&rig, 1, 0);
-        rig.end[1].out = 0;
-        for (struct job *j = rig.end[1].jobs; j; j = j->next) {
-            j->x.status = j->back ? j->x.status : RING_ERR_PEER_LOST;
-            j->back = true;
-        }
+        link_leave(&rig);
         cr_assert(link_run(&rig, SOON), "after %d steps", steps);
         (void)link_judge(&rig);
         rig_close(&rig);
@@ -322,9 +301,7 @@ Test(verbs, what_was_sent_before_the_end_arrives, .timeout = 60)
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct rig rig;
         uint64_t random = seed;
-        link_world(seed, NULL);
-        rig_open(&rig, link_transport(), 1, "");
-        link_meet(&rig);
+        link_open(&rig, seed, NULL, "");
         for (uint32_t i = 0; i < 6; i++) {
             rig_send(&rig, 1, 0, 1000 * i, i);
             rig_recv(&rig, 0, 0, 1000 * i, i, 0);
@@ -360,9 +337,7 @@ Test(verbs, a_loss_that_cannot_be_ends_the_link, .timeout = 60)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct rig rig;
         unsigned char bytes[17] = {0};
-        link_world(i, NULL);
-        rig_open(&rig, link_transport(), 1, "RING_IB_QPS_PER_CONNECTION=2");
-        link_meet(&rig);
+        link_open(&rig, i, NULL, "RING_IB_QPS_PER_CONNECTION=2");
         put(bytes, words[i].bytes);
         bytes[4] = 5;
         put(bytes + 5, words[i].rail);

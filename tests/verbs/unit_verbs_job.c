@@ -20,6 +20,7 @@
 #include "lib/comm/comm.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/slower.h"
+#include "tests/verbs/calls.h"
 #include "tests/verbs/provider.h"
 
 /* ThreadSanitizer's runner takes one case after the other, and so some of them only. */
@@ -354,25 +355,8 @@ Test(verbs_job, a_rank_whose_control_connection_ends, .timeout = 60)
 
 /* ---- calls that fail while a communicator is made --------------------------------------------------------------- */
 
-/* gives: what it should give back stays when it fails, so nobody looks for what is left. */
-static const struct call {
-    const char *name;
-    bool gives;
-} calls[] = {
-    {"ibv_get_device_list", false}, {"ibv_open_device", false},   {"ibv_query_device", false},
-    {"ibv_query_port", false},      {"ibv_query_gid", false},     {"_ibv_query_gid_table", false},
-    {"ibv_get_async_event", false}, {"ibv_alloc_pd", false},      {"ibv_reg_mr", false},
-    {"ibv_reg_mr_iova2", false},    {"ibv_create_cq", false},     {"ibv_create_comp_channel", false},
-    {"ibv_resize_cq", false},       {"ibv_get_cq_event", false},  {"ibv_create_qp", false},
-    {"ibv_modify_qp", false},       {"ibv_post_send", false},     {"ibv_post_recv", false},
-    {"ibv_poll_cq", false},         {"ibv_req_notify_cq", false}, {"ibv_close_device", true},
-    {"ibv_dealloc_pd", true},       {"ibv_dereg_mr", true},       {"ibv_destroy_comp_channel", true},
-    {"ibv_destroy_cq", true},       {"ibv_destroy_qp", true},
-};
-enum { CALLS = sizeof calls / sizeof *calls };
-
 /* It works for all, or for none, and these say one thing: but if it fails for two hosts at once, each may say so. */
-static void one_failing_call(const struct call *c, unsigned nth, unsigned times)
+static void one_failing_call(const struct provider_call *c, unsigned nth, unsigned times)
 {
     struct job j = {.size = 2, .body = work_a_little};
     scene = (struct scene){.hosts = nth % 2 && times == 1};
@@ -392,12 +376,12 @@ static void one_failing_call(const struct call *c, unsigned nth, unsigned times)
     expect_clean();
 }
 
-ParameterizedTestParameters(verbs_job, any_call_may_fail) { return numbers(FEW ? 2 : CALLS); }
+ParameterizedTestParameters(verbs_job, any_call_may_fail) { return numbers(FEW ? 2 : PROVIDER_CALLS); }
 
 ParameterizedTest(int *i, verbs_job, any_call_may_fail, .timeout = 120)
 {
     static const unsigned nths[] = {1, 2, 5, 12};
-    const struct call *c = &calls[FEW ? 7 * *i + 4 : *i];
+    const struct provider_call *c = &provider_calls[FEW ? 7 * *i + 4 : *i];
     for (size_t n = 0; n < (SLOWER > 1 ? 2 : sizeof nths / sizeof *nths); n++)
         one_failing_call(c, nths[n], (unsigned)n % 2);
 }

@@ -384,6 +384,29 @@ bool verbs_link_told(struct verbs_lane *lane, uint32_t word)
     }
 }
 
+/* ---- is the peer there? ----------------------------------------------------------------------------------------- */
+
+void verbs_link_probe(struct verbs_lane *lane)
+{
+    const struct verbs_link *l = lane->link;
+    const struct verbs_write w = {.to = l->peer_window, .to_key = l->peer_key, .signalled = true};
+    if (verbs_lane_room(lane) >= LANE_WRITE && !verbs_lane_write(lane, &w))
+        verbs_link_refused(lane, "a request");
+}
+
+void verbs_link_feel(struct verbs_link *l)
+{
+    uint64_t steps = 0;
+    if (l->stage != VERBS_UP || l->broken || l->ended)
+        return;
+    for (uint32_t i = 0; i < l->lanes; i++)
+        steps += l->lane[i].heard + l->lane[i].complete;
+    for (uint32_t r = 0; r < l->rails && steps == l->felt; r++)
+        if (!l->loss[r].lost)
+            verbs_link_probe(&l->lane[r]);
+    l->felt = steps;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
 
 static unsigned reap_sends(struct verbs_link *l, struct ri_queue *done)

@@ -116,7 +116,7 @@ struct verbs_link {
     uint32_t chunks_in_free, chunks_out_free; /* bits */
     uint32_t flushing;                        /* of the landings, those told of wholly that are not there yet */
 
-    uint64_t felt; /* by verbs_move_feel(): all that was heard and complete */
+    uint64_t felt; /* by verbs_link_feel(): all that was heard and complete */
     bool listed;   /* among the context's links with something to do */
     bool ended;    /* the socket has: what has been sent still comes, up to these, until then */
     bool told_end;
@@ -142,7 +142,7 @@ static inline struct verbs_ctx *verbs_ctx_of(const struct verbs_link *l) { retur
 unsigned verbs_link_move(struct verbs_link *l, struct ri_queue *done);
 /* Immediate data of the peer's, by this lane; false: it makes no sense. */
 bool verbs_link_told(struct verbs_lane *lane, uint32_t word);
-/* Of a lane: all places up to `to` are complete.  False: they were of nothing but empty writes (verbs_move_feel). */
+/* Of a lane: all places up to `to` are complete.  False: they were of nothing but empty writes (verbs_link_feel). */
 bool verbs_link_sent(struct verbs_lane *lane, uint64_t to);
 /* why: with the device, where it is about one; "": the other end has closed it. */
 void verbs_link_break(struct verbs_link *l, const char *why);
@@ -150,6 +150,12 @@ void verbs_link_break(struct verbs_link *l, const char *why);
 void verbs_link_fail(struct verbs_link *l, const struct verbs_rail *rail, const char *what);
 /* A device refuses what was asked of it, errno: the rail is lost. */
 void verbs_link_refused(struct verbs_lane *lane, const char *what);
+
+/* An empty write: it fails when the peer's host is not there any more. */
+void verbs_link_probe(struct verbs_lane *lane);
+/* Who waits sends nothing, so its devices would not notice that the peer's host is gone.  Called every now and then:
+ * when nothing has moved since the last time, each rail asks. */
+void verbs_link_feel(struct verbs_link *l);
 
 /* ---- greet.c: until the link is up ------------------------------------------------------------------------------ */
 
@@ -172,9 +178,6 @@ void verbs_greet_goodbye(struct verbs_link *l);
 void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why);
 /* The peer's lane `i` has heard so much, in all; false: it cannot have. */
 bool verbs_move_hear(struct verbs_link *l, uint32_t i, uint32_t heard);
-/* Who waits sends nothing, so its devices would not notice that the peer's host is gone.  Called every now and then:
- * when nothing has moved since the last time, each rail asks. */
-void verbs_move_feel(struct verbs_link *l);
 /* There is a rail whose device has not given back what was posted: nothing wakes a sleeper for that. */
 bool verbs_move_is_due(const struct verbs_link *l);
 /* Do what can be done now for rails that are lost; > 0 when something moved. */

@@ -27,28 +27,6 @@ static void stop_lanes(struct verbs_link *l, uint32_t rail)
         verbs_link_fail(l, l->rail[rail], "a queue pair could not be stopped, so it is not known what it had heard");
 }
 
-/* An empty write: fails when the peer's host is not there any more. */
-static void probe(struct verbs_lane *lane)
-{
-    const struct verbs_link *l = lane->link;
-    const struct verbs_write w = {.to = l->peer_window, .to_key = l->peer_key, .signalled = true};
-    if (verbs_lane_room(lane) >= LANE_WRITE && !verbs_lane_write(lane, &w))
-        verbs_link_refused(lane, "a request");
-}
-
-void verbs_move_feel(struct verbs_link *l)
-{
-    uint64_t steps = 0;
-    if (l->stage != VERBS_UP || l->broken || l->ended)
-        return;
-    for (uint32_t i = 0; i < l->lanes; i++)
-        steps += l->lane[i].heard + l->lane[i].complete;
-    for (uint32_t r = 0; r < l->rails && steps == l->felt; r++)
-        if (!l->loss[r].lost)
-            probe(&l->lane[r]);
-    l->felt = steps;
-}
-
 void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why)
 {
     if (l->broken || l->loss[rail].lost)
@@ -64,7 +42,7 @@ void verbs_move_lose(struct verbs_link *l, uint32_t rail, const char *why)
            verbs_link_lane(l, rail)->rail->name);
     stop_lanes(l, rail);
     if (!l->broken)
-        probe(verbs_link_lane(l, 0));
+        verbs_link_probe(verbs_link_lane(l, 0));
     verbs_ctx_list(l);
 }
 

@@ -406,7 +406,7 @@ static void feel_links(struct verbs_ctx *c)
         return;
     c->feel = now + FEEL_TIME;
     for (struct verbs_link *l = c->active; l; l = l->next)
-        verbs_move_feel(l);
+        verbs_link_feel(l);
 }
 
 /* Take in what sockets, channels and devices have to say. */
