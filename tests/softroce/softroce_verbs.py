@@ -9,7 +9,7 @@ from harness import check, tool
 
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "gather", "scatter",
                "reduce_scatterv", "all_gatherv", "all_to_allv", "gatherv", "scatterv", "sendrecv")
-SHARE = 0.45  # of ib_write_bw -b; the aim is 0.6, but the emulator's speed changes by half from one run to the next
+SHARE = 0.55  # of ib_write_bw -b; the aim is 0.6, but the emulator's speed changes by half from one run to the next
 
 
 def verbs(**env):
@@ -75,9 +75,9 @@ def case_lanes(guests):
 
 @guest.needs(1)
 def case_share_of_write_bw(guests):
-    """8 MiB of each rank's go each way, in one boot with ib_write_bw -b of the same size; the best of three."""
+    """8 MiB of each rank's go each way, in one boot with ib_write_bw -b of the same size; the best of four."""
     shares = []
-    while len(shares) < 3 and (not shares or max(shares) < SHARE):
+    while len(shares) < 4 and (not shares or max(shares) < SHARE):
         bare = guest.write_bw(guests, count=5)
         took = microseconds(guests.run(ring_perf("all_reduce", "-S", "8M", "-n", "3", "-w", "1", "-c", "0"), 90, env=verbs()),
                             8 << 20)
