@@ -79,6 +79,10 @@ INTEGER_OPERATIONS(uint64_t)
 
 /* Buffers come as void and pass through byte arrays in shared memory; they have the alignment of an element. */
 #define STORED(name, T, V)                                                   \
+    LANES_INLINE void ask_for_##name(const void *from, size_t i)             \
+    {                                                                        \
+        __builtin_prefetch((const unsigned char *)from + i * sizeof(T));     \
+    }                                                                        \
     LANES_INLINE V load_##name(const void *from, size_t i)                   \
     {                                                                        \
         V x;                                                                 \
@@ -107,6 +111,7 @@ STORED(half, uint16_t, lanes_half)
 STORED(quarter, uint8_t, lanes_quarter)
 
 #define SMALL_STORED(name, width)                                                                                     \
+    LANES_INLINE void ask_for_##name(const void *from, size_t i) { ask_for_##width(from, i); }                        \
     LANES_INLINE v_float load_##name(const void *from, size_t i) { return small_from_##name(load_##width(from, i)); } \
     LANES_INLINE void store_##name(void *to, size_t i, v_float x, int past_caches)                                    \
     {                                                                                                                 \
@@ -114,6 +119,7 @@ STORED(quarter, uint8_t, lanes_quarter)
     }
 SMALL_STORED(f16, half)
 #if SMALL_PAIRS
+LANES_INLINE void ask_for_bf16(const void *from, size_t i) { ask_for_half(from, i); }
 LANES_INLINE v_pair load_bf16(const void *from, size_t i)
 {
     v_uint32_t w;
@@ -145,7 +151,10 @@ SMALL_STORED(e5m2, quarter)
 #define INDEPENDENT
 #endif
 
-enum { STEP = 4, LINE = 64, MASKS = 64 };
+/* AHEAD: elements between asking for an operand and loading it, where results are stored past the caches and operands
+ * so come from memory: what a processor asks for by itself ends with a page, and the next one's first lines come late.
+ * (256 floats took 0 to 27 % off an all-reduce of 64 MiB on a virtual EPYC, in five comparisons.) */
+enum { STEP = 4, LINE = 64, MASKS = 64, AHEAD = 256 };
 
 LANES_INLINE bool is_operand(const struct ri_combine *c, const void *to)
 {
@@ -170,6 +179,9 @@ LANES_INLINE uint64_t streamable(const struct ri_combine *c, size_t offset)
     LANES_INLINE void vectors_##name(int op, const struct ri_combine *c, size_t i, int vectors, uint64_t past) \
     {                                                                                                          \
         v_##T x[STEP];                                                                                         \
+        for (uint32_t k = 0; past && k < c->n; k++)                                                            \
+            for (int j = 0; j < vectors; j++)                                                                  \
+                ask_for_##name(c->from[k], i + (size_t)j * (lanes) + AHEAD);                                   \
         for (int j = 0; j < vectors; j++)                                                                      \
             x[j] = load_##name(c->from[0], i + (size_t)j * (lanes));                                           \
         for (uint32_t k = 1; k < c->n; k++)                                                                    \
