@@ -5,8 +5,8 @@
  * A training program reduces the same buffers again and again.  What the last call found out is kept: where everybody's
  * buffers are, and the operands and results of this rank's share.  The call is announced as direct.c announces it, and
  * each peer's announcement is compared with the one before; so when a peer has other buffers now, or is late, the call
- * goes on there.  Kept only when the share is short, since beyond that nothing is saved, and nowhere in an edge of a
- * registered buffer. */
+ * goes on there.  Kept only when the share is short and all stays near, since beyond that nothing is saved, and nowhere
+ * in an edge of a registered buffer. */
 #include "lib/node/inner.h"
 
 enum { NEAR = 12 << 10 }; /* bytes, of two buffers: half of a first-level cache */
@@ -18,7 +18,7 @@ void ri_node_remember(struct ri_node *node, size_t at, size_t bytes)
     a->count = 0;
     const struct place *src = &node->src[node->me], *dst = &node->dst[node->me];
     if (op->call.coll != RING_ALL_REDUCE || op->red->user || src->head || dst->head || src->tail < op->bytes ||
-        dst->tail < op->bytes)
+        dst->tail < op->bytes || ri_stream_pays(2 * op->bytes, node->size))
         return;
     for (uint32_t k = 0; k < node->size; k++) {
         const uint32_t r = peer_at(node, k);
@@ -34,7 +34,6 @@ void ri_node_remember(struct ri_node *node, size_t at, size_t bytes)
     a->red = op->red;
     a->sig = op->sig | (uint32_t)KIND_DIRECT << KIND_AT;
     a->hashed = ri_node_hashed(&op->call, op->sig, op->call.count);
-    a->stream = op->stream;
     a->share = bytes / op->red->esize;
     a->version = ri_heap_version();
     a->count = op->call.count;
@@ -108,8 +107,7 @@ enum quick_end ri_node_again(struct ri_node *node, const struct ri_call *call)
                                  .n = node->size,
                                  .outs = node->size,
                                  .count = a->share,
-                                 .divisor = a->red->divide ? node->size : 0,
-                                 .stream = a->stream};
+                                 .divisor = a->red->divide ? node->size : 0};
     if (a->share)
         a->red->combine(a->red, &c);
     tell(node, COUNTER_DONE, node->seq);
@@ -120,7 +118,7 @@ enum quick_end ri_node_again(struct ri_node *node, const struct ri_call *call)
 void ri_node_again_take_over(struct ri_node *node, enum quick_end end)
 {
     struct op *op = &node->op;
-    op->stream = node->again.stream;
+    op->stream = false;
     op->kind = KIND_DIRECT;
     node->src[node->me] = node->again.places[2 * node->me];
     node->dst[node->me] = node->again.places[2 * node->me + 1];

@@ -4,6 +4,7 @@
  * Each rank reduces its share from all src and stores the result to the dst of all who want it; nobody else touches
  * that share, so in place and apart are the same.  Cost: each rank reads bytes and writes bytes, no copies; two phases.
  * Places come with the announcement; a rank may leave when all have stopped using its buffers. */
+#include "lib/base/clock.h"
 #include "lib/node/inner.h"
 
 enum { STAGE_LEAVING = STAGE_HEARD + 1 };
@@ -12,7 +13,7 @@ static enum step begin(struct ri_node *node)
 {
     struct op *op = &node->op;
     op->hears_all = true;
-    op->stream = ri_stream_pays(2 * op->bytes, node->size);
+    op->stream = ri_node_streams(node, 2 * op->bytes);
     op->kind = KIND_DIRECT;
     ri_node_announce_places(node);
     return STEP_MOVED;
@@ -64,7 +65,11 @@ static enum step reduce_piece(struct ri_node *node, size_t left)
                                 .i = op->i++,
                                 .end = left < PIECE ? left : PIECE,
                                 .stream = op->stream};
-    return ri_node_combine_range(node, &range) ? STEP_MOVED : STEP_FAILED;
+    const uint64_t from = node->recent.now ? ri_now() : 0;
+    const bool combined = ri_node_combine_range(node, &range);
+    if (node->recent.now)
+        node->recent.took += ri_now() - from;
+    return combined ? STEP_MOVED : STEP_FAILED;
 }
 
 /* What the others have stored is all of dst but the own share. */
@@ -89,6 +94,7 @@ static enum step reduce_or_leave(struct ri_node *node)
     if (done < share.bytes)
         return reduce_piece(node, share.bytes - done);
     tell(node, COUNTER_DONE, op->seq);
+    ri_node_streamed(node);
     if (share.bytes <= PIECE)
         ri_node_remember(node, share.at, share.bytes);
     op->stage = STAGE_LEAVING;

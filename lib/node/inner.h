@@ -51,6 +51,27 @@ struct ri_pays {
     size_t stream_from;      /* slots are stored to past the caches */
 };
 
+/* What this rank's last long sums have written, and which stores are faster for what is written again (recent.c). */
+enum { RECENT = 8, CONTESTS = 32, RUNS = 16 };
+struct contest {
+    uint32_t runs;
+    uint32_t took[2][RUNS]; /* nanoseconds for 4 KiB, with plain stores and past the caches */
+    bool past_wins;
+};
+struct recent {
+    uint64_t touched; /* bytes read and written, in all */
+    uint32_t next;    /* of `call`, to be forgotten     */
+    struct {
+        const void *dst;
+        size_t own; /* bytes read and written */
+        uint64_t touched;
+    } call[RECENT];
+    struct contest contest[CONTESTS]; /* by the logarithm of how much has been touched meanwhile */
+    struct contest *now;              /* that the sum under way is a part of, or NULL            */
+    size_t own;                       /* of this sum                                             */
+    uint64_t took;
+};
+
 struct ri_node {
     struct ri_node_setup s;
     uint32_t me, size;
@@ -61,6 +82,7 @@ struct ri_node {
     size_t line_share;                  /* bytes of a line that are for one taker, when each gets something else */
     struct plan plan[PLANS];            /* by collective, of which there are at most so many */
     struct again again;
+    struct recent recent;
     struct op op;
     uint32_t seq;                     /* the last operation begun */
     uint32_t seen;                    /* every peer has come to this operation, and agreed with all up to it */
@@ -141,6 +163,11 @@ static inline bool all_in_line(const struct ri_node *node, uint32_t kind)
 
 /* Where this rank runs, for the others; returns it plus one, 0 when that is not known. */
 uint32_t ri_node_note_processor(struct ri_node *node);
+
+/* Should the sum under way, in which this rank reads and writes `own` bytes, be stored past the caches?  Asked once for
+ * each.  If recent.now is set then, the time that its loops take is added to recent.took and told at its end. */
+bool ri_node_streams(struct ri_node *node, size_t own);
+void ri_node_streamed(struct ri_node *node);
 
 /* Called after a wait that outlasted the pauses. */
 void ri_node_spread(struct ri_node *node);

@@ -36,7 +36,6 @@ struct again {
     uint32_t sig;            /* in the line, with the kind   */
     uint64_t hashed;         /* of count and sig             */
     uint32_t version, looks; /* of the heap; before a peer counts as late */
-    bool stream;
 };
 
 enum quick_end {

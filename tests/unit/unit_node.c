@@ -506,3 +506,52 @@ Test(node, the_probe_comes_to_the_same_answer_on_all_ranks, .timeout = 30)
             job_end(&job);
         }
 }
+
+/* ---- stores past the caches ------------------------------------------------------------------------------------ */
+
+/* As often as it takes to know, each way with its time; what it is then. */
+static bool contest(struct ri_node *node, const void *dst, size_t own, uint64_t plain, uint64_t past)
+{
+    node->op.call.dst = (void *)(uintptr_t)dst;
+    for (int i = 0; i < 2 * RUNS; i++) {
+        const bool streams = ri_node_streams(node, own);
+        cr_assert(node->recent.now, "run %d", i);
+        cr_assert_eq(streams, i >= RUNS, "run %d", i);
+        node->recent.took = streams ? past : plain;
+        ri_node_streamed(node);
+    }
+    const bool streams = ri_node_streams(node, own);
+    cr_assert_null(node->recent.now, "it is known by now");
+    return streams;
+}
+
+Test(node, what_is_summed_up_again_soon_is_stored_as_was_faster)
+{
+    enum { SHORT = 16 << 10, US = 1000, SLOW = 1200 * US, FAST = 1000 * US, MANY = RECENT + 1 };
+    static char buffer[2 * MANY];
+    struct ri_node node = {.size = 2};
+    size_t own = SHORT;
+    while (own < ri_cache_bytes() / 8 && !ri_stream_pays(own, 2))
+        own *= 2;
+    const bool pays = ri_stream_pays(own, 2); /* if not, they never do, or no size decides */
+    for (int i = 0; i < 3; i++) {
+        node.op.call.dst = buffer;
+        cr_assert_not(ri_node_streams(&node, SHORT), "what is near stays near");
+        cr_assert_null(node.recent.now);
+    }
+    for (int i = 0; i < 3 * MANY; i++) {
+        node.op.call.dst = buffer + i % MANY;
+        cr_assert_eq(ri_node_streams(&node, own), pays, "one of too many to remember");
+        cr_assert_null(node.recent.now);
+    }
+    if (!pays)
+        return;
+    node.op.call.dst = buffer;
+    (void)ri_node_streams(&node, own);
+    cr_assert_not(contest(&node, buffer, own, FAST, SLOW));
+    node.op.call.dst = buffer + MANY;
+    (void)ri_node_streams(&node, 2 * own);
+    cr_assert(contest(&node, buffer + MANY, 2 * own, SLOW, FAST));
+    node.op.call.src = node.op.call.dst;
+    cr_assert(ri_node_streams(&node, 2 * own), "in place nothing is tried");
+}
