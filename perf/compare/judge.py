@@ -73,6 +73,13 @@ def cell_value(target, found, size):
     return ratio(min(peers), found.value(target.ours, size, "processor")) if peers else None
 
 
+def is_missed(target, found):
+    """Whether one of the target's cells in this series is on the wrong side of its floor."""
+    values = [cell_value(target, found, c.size) for c in target.cells if c.series == found.series.name]
+    less = target.kind in LESS
+    return any(value is not None and (value > target.floor if less else value < target.floor) for value in values)
+
+
 def evaluate(target, results):
     """The target's row: value (the worst of its cells), where that is, and the verdict."""
     cells = [(cell_value(target, results[c.series], c.size), c) for c in target.cells]
