@@ -102,6 +102,25 @@ def case_a_cable_is_cut():
                       for r in range(2)), j.story())
 
 
+def case_a_cable_is_cut_while_nothing_is_under_way():
+    """Then it is the kernel's own question that nobody answers.  The other rank is stopped, so that nothing comes."""
+    with harness.Net(2, rails=2) as net:
+        with jobs.job(2, "loop", "max=67108864", net=net, place=[0, 1], env=RAILS) as j:
+            j.await_text("looping")
+            os.kill(j.pid(0), signal.SIGSTOP)
+            time.sleep(1)
+            unplug(net, 0, 1)
+            begun = time.monotonic()
+            while j.processes[1].poll() is None and time.monotonic() - begun < 30:
+                time.sleep(0.1)
+            os.kill(j.pid(0), signal.SIGCONT)
+            check(j.wait(30) == [3, 3], j.story())
+            check(re.search(r"rank 0 \(.* has not answered for \d+ s between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1, "err")),
+                  j.story())
+            check(re.search(rf"failed {PEER_LOST} .*rank 0 \(.* timed out between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1)),
+                  j.story())
+
+
 def case_a_rank_that_does_not_read_is_not_lost():
     """Stopped for longer than a cut cable may be silent: its kernel answers."""
     with harness.Net(2, rails=2) as net:

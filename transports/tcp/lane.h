@@ -22,6 +22,7 @@ struct tcp_lane {
     uint32_t index; /* among the link's lanes */
     int fd;
     unsigned char *staging;
+    char *ends;            /* between which addresses it runs, while it was known */
     struct tcp_zero *zero; /* NULL: every send copies */
     uint32_t lo, hi;       /* staged and not yet handed on: [lo, hi)             */
     uint32_t events;       /* what epoll is asked for                            */

@@ -22,7 +22,7 @@ void tcp_quiet_init(int fd);
  * an answer for TCP_QUIET_S, and none has come. */
 bool tcp_quiet(int fd, uint64_t now, uint64_t *since);
 
-/* "10.0.0.1 and 10.0.0.2": between which addresses a socket runs. */
+/* "10.0.0.1 and 10.0.0.2": between which addresses a connected socket runs.  One that has failed knows it no more. */
 void tcp_ends(int fd, char text[TCP_ENDS_TEXT]);
 
 #endif

@@ -170,8 +170,10 @@ static ring_status_t set_up(struct tcp_lane *lane, const struct ri_conf *conf)
         return ri_fail_errno("TCP_NODELAY");
     tcp_quiet_init(lane->fd);
     lane->staging = ri_new_aligned(64, TCP_STAGING);
-    if (!lane->staging)
+    lane->ends = ri_new(1, TCP_ENDS_TEXT);
+    if (!lane->staging || !lane->ends)
         return ri_fail(RING_ERR_NOMEM, "no memory for the %d bytes a tcp socket is read into", TCP_STAGING);
+    tcp_ends(lane->fd, lane->ends);
     const ring_status_t status = allow_zero_copy(lane, conf);
     return status || ri_conf_is_auto(conf->tcp_congestion) ? status : set_congestion(lane->fd, conf->tcp_congestion);
 }
@@ -223,22 +225,25 @@ static void disconnect(struct ri_link *base)
         shutdown(l->lane[i].fd, SHUT_RDWR);
         close(l->lane[i].fd);
         ri_free(l->lane[i].staging);
+        ri_free(l->lane[i].ends);
         ri_free(l->lane[i].zero);
     }
     l->in = l->out = (struct tcp_way){0};
 }
 
-/* An error that a closed connection gives is no reason. */
+/* An error that a closed connection gives is no reason.  That nobody answers is found out here, or by the kernel where
+ * nothing was under way. */
 static void hang_up(const struct tcp_lane *lane, int error)
 {
-    char ends[TCP_ENDS_TEXT];
     struct tcp_link *l = lane->link;
     if (l->hung_up)
         return;
     l->hung_up = true;
-    tcp_ends(lane->fd, ends);
+    if (error == ETIMEDOUT)
+        ri_log(RI_LOG_WARN, "%s has not answered for %d s between %s: is that network down?", l->base.peer.name,
+               TCP_QUIET_S, lane->ends);
     if (error && error != EPIPE && error != ECONNRESET)
-        snprintf(l->base.why, sizeof l->base.why, "%s between %s", strerror(error), ends);
+        snprintf(l->base.why, sizeof l->base.why, "%s between %s", strerror(error), lane->ends);
     ri_log(RI_LOG_DEBUG, "the tcp link to %s broke: %s", l->base.peer.name,
            error ? strerror(error) : "the other end closed it");
     for (uint32_t i = 0; i < l->in.lanes; i++) {
@@ -390,15 +395,9 @@ static void look_first(struct tcp_ctx *c)
 
 static void check_link(struct tcp_link *l, uint64_t now)
 {
-    char ends[TCP_ENDS_TEXT];
-    for (uint32_t i = 0; i < l->in.lanes && !l->hung_up; i++) {
-        if (!tcp_quiet(l->lane[i].fd, now, &l->lane[i].waits))
-            continue;
-        tcp_ends(l->lane[i].fd, ends);
-        ri_log(RI_LOG_WARN, "%s has not answered for %d s between %s: is that network down?", l->base.peer.name,
-               TCP_QUIET_S, ends);
-        hang_up(&l->lane[i], ETIMEDOUT);
-    }
+    for (uint32_t i = 0; i < l->in.lanes && !l->hung_up; i++)
+        if (tcp_quiet(l->lane[i].fd, now, &l->lane[i].waits))
+            hang_up(&l->lane[i], ETIMEDOUT);
 }
 
 static void check_all(struct tcp_ctx *c)
