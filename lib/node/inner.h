@@ -69,6 +69,7 @@ struct recent {
     struct contest contest[CONTESTS]; /* by the logarithm of how much has been touched meanwhile */
     struct contest *now;              /* that the sum under way is a part of, or NULL            */
     size_t own;                       /* of this sum                                             */
+    bool past;                        /* that it goes past the caches                            */
     uint64_t took;
 };
 

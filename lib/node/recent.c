@@ -6,8 +6,9 @@
  * second-level cache two ranks add a registered MiB in 26 us with plain stores and in 58 us past the caches, but in 112
  * and 87 us when they go round many buffers.  How much may be touched in between depends on a last cache of which
  * nobody describes what part a virtual machine has, and on what all ranks do at once; so it is found out on the calls
- * themselves, which all ranks make at the same time: the first sixteen of a size with plain stores, as many past the
- * caches, and from then on what was clearly faster.
+ * themselves, which all ranks make at the same time: sixteen of a size with plain stores, as many past the caches, and
+ * from then on what was faster, past the caches only if clearly.  First comes what is likely to win, as some programs
+ * make no more calls than these: past the caches where many times the second-level cache has been touched.
  *
  * Counts the bytes of long sums only: short calls push nothing out, and what the program itself touches is not known.
  * Ranks may come to different answers: it concerns speed only. */
@@ -15,7 +16,7 @@
 
 #include "lib/node/inner.h"
 
-enum { EACH = 4096 };
+enum { EACH = 4096, FAR = 16 };
 
 /* How much has been touched since dst was last written, this call's bytes among it; SIZE_MAX: it is not known that it
  * was. */
@@ -44,6 +45,8 @@ static uint32_t logarithm(size_t n)
     return found < CONTESTS ? found : CONTESTS - 1;
 }
 
+static bool past_comes_first(uint32_t logarithm) { return (size_t)1 << logarithm > FAR * ri_second_cache_bytes(); }
+
 bool ri_node_streams(struct ri_node *node, size_t own)
 {
     struct recent *r = &node->recent;
@@ -55,13 +58,15 @@ bool ri_node_streams(struct ri_node *node, size_t own)
     /* In place nothing goes past the caches anyway. */
     if (touched > ri_cache_bytes() / node->size || call->src == call->dst)
         return true;
-    struct contest *t = &r->contest[logarithm(touched)];
+    const uint32_t which = logarithm(touched);
+    struct contest *t = &r->contest[which];
     if (t->runs == 2 * RUNS)
         return t->past_wins;
     r->now = t;
     r->own = own;
     r->took = 0;
-    return t->runs >= RUNS;
+    r->past = (t->runs >= RUNS) != past_comes_first(which);
+    return r->past;
 }
 
 static int compare(const void *a, const void *b)
@@ -83,7 +88,7 @@ void ri_node_streamed(struct ri_node *node)
     struct contest *t = r->now;
     if (!t)
         return;
-    t->took[t->runs / RUNS][t->runs % RUNS] = (uint32_t)(r->took * EACH / r->own);
+    t->took[r->past][t->runs % RUNS] = (uint32_t)(r->took * EACH / r->own);
     if (++t->runs == 2 * RUNS) {
         const uint32_t plain = median(t->took[0]), past = median(t->took[1]);
         t->past_wins = past < plain - plain / 10;

@@ -64,7 +64,8 @@ void ri_scale(void *dst, const void *src, size_t count, ring_dtype_t dtype, cons
  * uses of the same memory, as do the others of the `ranks` (at least 1) on this host.  The first call that the sizes of
  * the caches do not decide takes about 4 ms. */
 bool ri_stream_pays(size_t own, uint32_t ranks);
-size_t ri_cache_bytes(void); /* the last cache; 0: unknown, then streaming never pays */
+size_t ri_cache_bytes(void);        /* the last cache; 0: unknown, then streaming never pays */
+size_t ri_second_cache_bytes(void); /* 0: unknown                                            */
 
 /* The kernel sets of this build that this processor can run, best last; 0 is the plain C reference. For tests and
  * ring_info. */

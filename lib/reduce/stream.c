@@ -96,7 +96,7 @@ size_t ri_cache_bytes(void)
     return once(&known, look_up_last);
 }
 
-static size_t second_bytes(void)
+size_t ri_second_cache_bytes(void)
 {
     static _Atomic size_t known;
     return once(&known, look_up_second);
@@ -144,7 +144,7 @@ static bool past_wins(size_t footprint)
 
 bool ri_stream_pays(size_t own, uint32_t ranks)
 {
-    const size_t second = second_bytes(), last = ri_cache_bytes();
+    const size_t second = ri_second_cache_bytes(), last = ri_cache_bytes();
     if (own <= second || !last)
         return false;
     return own > last / ranks || (second && past_wins(2 * second));
