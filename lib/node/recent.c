@@ -45,7 +45,7 @@ static uint32_t logarithm(size_t n)
     return found < CONTESTS ? found : CONTESTS - 1;
 }
 
-static bool past_comes_first(uint32_t logarithm) { return (size_t)1 << logarithm > FAR * ri_second_cache_bytes(); }
+static bool past_comes_first(uint32_t which) { return (size_t)1 << which > FAR * ri_second_cache_bytes(); }
 
 bool ri_node_streams(struct ri_node *node, size_t own)
 {

@@ -73,11 +73,14 @@ def cell_value(target, found, size):
     return ratio(min(peers), found.value(target.ours, size, "processor")) if peers else None
 
 
+def reaches(target, value, bar):
+    return value <= bar if target.kind in LESS else value >= bar
+
+
 def is_missed(target, found):
     """Whether one of the target's cells in this series is on the wrong side of its floor."""
     values = [cell_value(target, found, c.size) for c in target.cells if c.series == found.series.name]
-    less = target.kind in LESS
-    return any(value is not None and (value > target.floor if less else value < target.floor) for value in values)
+    return any(value is not None and not reaches(target, value, target.floor) for value in values)
 
 
 def evaluate(target, results):
@@ -91,8 +94,7 @@ def evaluate(target, results):
     less = target.kind in LESS
     row["value"], where = (max if less else min)(known, key=lambda k: k[0])
     row["cell"] = f"{where.series} {label(where.size)}" if len(target.cells) > 1 else None
-    reached = lambda bar: row["value"] <= bar if less else row["value"] >= bar
-    row["verdict"] = "goal" if reached(target.goal) else "floor" if reached(target.floor) else "MISSED"
+    row["verdict"] = next((bar for bar in ("goal", "floor") if reaches(target, row["value"], getattr(target, bar))), "MISSED")
     if len(known) < len(cells) and row["verdict"] != "MISSED":
         row["cell"] = f"{row['cell']}; {len(cells) - len(known)} of {len(cells)} cells without figures"
     return row

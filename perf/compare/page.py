@@ -236,7 +236,7 @@ def make(data):
            "<h1>libring, compared</h1>",
            f'<p class="facts">{html.escape(str(facts["processors"]))} processors ({html.escape(facts["processor"])}), kernel '
            f'{html.escape(facts["kernel"])}; medians of {facts["rounds"]} round'
-           f'{"" if facts["rounds"] == 1 else "s"} in which all libraries took turns.</p>',
+           f'{"" if facts["rounds"] == 1 else "s"} in which all libraries took turns, three times as many where a floor is missed.</p>',
            "<p>Float, sum, out of place. Times are microseconds for one operation; the largest of the ranks counts, and of "
            "each peer the setting that is its fastest at that size. “Registered” is memory that the ranks of a host can map. "
            "The limit is what a program without any library does on this machine, or the wire.</p>"]

@@ -131,8 +131,8 @@ def text(path):
 def with_launcher_that_gets(number, check_after):
     with harness.folder() as folder:
         # What a launcher that is killed leaves behind is not ours.
-        p = start([*mpirun(2), *delayed(1, 3, folder)], env=clean_env(RING_TIMEOUT="2s", TMPDIR=folder), stdout=subprocess.DEVNULL,
-                  stderr=subprocess.DEVNULL)
+        p = start([*mpirun(2), *delayed(1, 3, folder)], env=clean_env(RING_TIMEOUT="2s", TMPDIR=folder),
+                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             time.sleep(1)
             os.kill(p.pid, number)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several interfaces side by side: each carries its share, one that is down is gone around, one that is cut ends the job
 with a sentence."""
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,15 @@ PEER_LOST = -4
 
 def ip(namespace, *words):
     return subprocess.run(["ip", "-n", namespace, *words], check=True, capture_output=True, text=True).stdout
+
+
+@contextlib.contextmanager
+def looping(most):
+    """Two hosts that all-reduce up to so many bytes again and again."""
+    with harness.Net(2, rails=2) as net:
+        with jobs.job(2, "loop", f"max={most}", net=net, place=[0, 1], env=RAILS) as j:
+            j.await_text("looping")
+            yield net, j
 
 
 def unplug(net, host, rail):
@@ -89,49 +99,43 @@ def case_a_cable_leads_nowhere():
 
 def case_a_cable_is_cut():
     """The kernel would try for a quarter of an hour."""
-    with harness.Net(2, rails=2) as net:
-        with jobs.job(2, "loop", "max=4194304", net=net, place=[0, 1], env=RAILS) as j:
-            j.await_text("looping")
-            unplug(net, 0, 1)
-            begun = time.monotonic()
-            check(j.wait(40) == [3, 3], j.story())
-            check(time.monotonic() - begun < 30, time.monotonic() - begun)
-            check(any("10.78.0." in j.text(r, "err") and "has not answered" in j.text(r, "err") for r in range(2)),
-                  j.story())
-            check(all(re.search(rf"failed {PEER_LOST} .*rank [01] \(.* timed out between 10\.78\.0\.", j.text(r))
-                      for r in range(2)), j.story())
+    with looping(4194304) as (net, j):
+        unplug(net, 0, 1)
+        begun = time.monotonic()
+        check(j.wait(40) == [3, 3], j.story())
+        check(time.monotonic() - begun < 30, time.monotonic() - begun)
+        check(any("10.78.0." in j.text(r, "err") and "has not answered" in j.text(r, "err") for r in range(2)),
+              j.story())
+        check(all(re.search(rf"failed {PEER_LOST} .*rank [01] \(.* timed out between 10\.78\.0\.", j.text(r))
+                  for r in range(2)), j.story())
 
 
 def case_a_cable_is_cut_while_nothing_is_under_way():
     """Then it is the kernel's own question that nobody answers.  The other rank is stopped, so that nothing comes."""
-    with harness.Net(2, rails=2) as net:
-        with jobs.job(2, "loop", "max=67108864", net=net, place=[0, 1], env=RAILS) as j:
-            j.await_text("looping")
-            os.kill(j.pid(0), signal.SIGSTOP)
-            time.sleep(1)
-            unplug(net, 0, 1)
-            begun = time.monotonic()
-            while j.processes[1].poll() is None and time.monotonic() - begun < 30:
-                time.sleep(0.1)
-            os.kill(j.pid(0), signal.SIGCONT)
-            check(j.wait(30) == [3, 3], j.story())
-            check(re.search(r"rank 0 \(.* has not answered for \d+ s between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1, "err")),
-                  j.story())
-            check(re.search(rf"failed {PEER_LOST} .*rank 0 \(.* timed out between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1)),
-                  j.story())
+    with looping(67108864) as (net, j):
+        os.kill(j.pid(0), signal.SIGSTOP)
+        time.sleep(1)
+        unplug(net, 0, 1)
+        begun = time.monotonic()
+        while j.processes[1].poll() is None and time.monotonic() - begun < 30:
+            time.sleep(0.1)
+        os.kill(j.pid(0), signal.SIGCONT)
+        check(j.wait(30) == [3, 3], j.story())
+        check(re.search(r"rank 0 \(.* has not answered for \d+ s between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1, "err")),
+              j.story())
+        check(re.search(rf"failed {PEER_LOST} .*rank 0 \(.* timed out between 10\.78\.0\.\d+ and 10\.78\.0\.\d+", j.text(1)),
+              j.story())
 
 
 def case_a_rank_that_does_not_read_is_not_lost():
     """Stopped for longer than a cut cable may be silent: its kernel answers."""
-    with harness.Net(2, rails=2) as net:
-        with jobs.job(2, "loop", "max=67108864", net=net, place=[0, 1], env=RAILS) as j:
-            j.await_text("looping")
-            os.kill(j.pid(1), signal.SIGSTOP)
-            time.sleep(14)
-            os.kill(j.pid(1), signal.SIGCONT)
-            time.sleep(2)
-            check([p.poll() for p in j.processes.values()] == [None, None], j.story())
-            check("has not answered" not in j.text(0, "err"), j.story())
+    with looping(67108864) as (_, j):
+        os.kill(j.pid(1), signal.SIGSTOP)
+        time.sleep(14)
+        os.kill(j.pid(1), signal.SIGCONT)
+        time.sleep(2)
+        check([p.poll() for p in j.processes.values()] == [None, None], j.story())
+        check("has not answered" not in j.text(0, "err"), j.story())
 
 
 if __name__ == "__main__":
